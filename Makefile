@@ -1,0 +1,34 @@
+# Two commands for a newcomer: `make demo` and `make test`. Each does its own set-up, once.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test slow lint bench clean
+
+demo: $(STAMP)
+	$(BIN)/offbeat demo --out demo
+
+test: $(STAMP)
+	$(BIN)/pytest -n 2
+
+slow: $(STAMP)
+	$(BIN)/pytest -m slow -n 2 --timeout 1200
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(STAMP)
+	$(BIN)/python benchmarks/throughput.py
+	$(BIN)/python benchmarks/timing_only.py
+
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[figures,data,test,lint,bench]'
+	touch $(STAMP)
+
+clean:
+	rm -rf $(VENV) demo

@@ -1,0 +1,1 @@
+"""Training out of sync, on purpose."""

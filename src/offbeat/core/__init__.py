@@ -1,0 +1,1 @@
+"""The vocabulary of offbeat: parameters, effects, messages, seeds, the trace, errors. Imports nothing else of ours."""

@@ -1,0 +1,36 @@
+"""Errors that a person reads: one line that says what, what was given, and what is allowed."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class OffbeatError(Exception):
+    """Anything offbeat says on purpose; the command line prints it as one line, without a traceback."""
+
+    exit_code = 1
+
+
+class ConfigError(OffbeatError):
+    """Bad input: a wrong name, value, file or combination."""
+
+    exit_code = 2
+
+
+class DataError(ConfigError):
+    """A dataset that is missing, truncated, corrupt or not what it should be."""
+
+
+class StoreError(ConfigError):
+    """A run folder that cannot be written, read, or continued."""
+
+
+def nearest(got: str, known: Iterable[str]) -> str:
+    """`" (did you mean 'asgd'?)"`, or nothing when no known name is close."""
+    close = get_close_matches(got, list(known), n=1, cutoff=0.6)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def unknown(what: str, got: str, known: Iterable[str]) -> ConfigError:
+    """The one shape of an unknown-name error: the name, the nearest known one, all known ones."""
+    names = sorted(known)
+    return ConfigError(f"unknown {what} {got!r}{nearest(got, names)}; known: {', '.join(names)}")
