@@ -1,0 +1,119 @@
+"""Trees of records <-> JSON text + a table of tensors. What checkpoints are made of; no pickle anywhere.
+
+Tensors are stored once however often they are shared, and are shared again after decoding. Only records of the
+classes handed to the codec are rebuilt, so a file cannot make offbeat construct anything else.
+"""
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+from torch import Tensor
+
+from offbeat.core import effects
+from offbeat.core.errors import StoreError
+from offbeat.core.trace import Row
+
+CORE_RECORDS: tuple[type, ...] = (
+    effects.Gradient,
+    effects.View,
+    effects.Grad,
+    effects.Call,
+    effects.AllReduce,
+    Row,
+)
+_SCALARS = (str, int, float, bool, type(None))
+
+
+def fields_of(kind: type) -> tuple[str, ...]:
+    """Names of a record's fields: a dataclass's, a named tuple's, or the slots of a plain class."""
+    if dataclasses.is_dataclass(kind):
+        return tuple(f.name for f in dataclasses.fields(kind))
+    names: tuple[str, ...] = getattr(kind, "_fields" if hasattr(kind, "_fields") else "__slots__")
+    return names
+
+
+def _build(kind: type, values: dict[str, Any]) -> Any:
+    if hasattr(kind, "_fields"):
+        return kind(**values)
+    made: Any = object.__new__(kind)
+    for name, value in values.items():
+        object.__setattr__(made, name, value)
+    return made
+
+
+class Codec:
+    """Encodes plain values, containers, tensors and the records it was given."""
+
+    def __init__(self, records: Iterable[type] = ()) -> None:
+        self._kinds = {kind.__name__: kind for kind in (*CORE_RECORDS, *records)}
+
+    def encode(self, tree: Any, tensors: dict[str, Tensor]) -> Any:
+        """JSON-able form of `tree`; its tensors are added to `tensors`, each distinct one once."""
+        names: dict[int, str] = {id(t): name for name, t in tensors.items()}
+
+        def walk(node: Any) -> Any:
+            if isinstance(node, _SCALARS):
+                return node
+            if isinstance(node, Tensor):
+                if id(node) not in names:
+                    names[id(node)] = f"t{len(names)}"
+                    tensors[names[id(node)]] = node
+                return {"$tensor": names[id(node)]}
+            kind = type(node)
+            if self._kinds.get(kind.__name__) is kind:
+                return {"$record": kind.__name__, "fields": {f: walk(getattr(node, f)) for f in fields_of(kind)}}
+            if isinstance(node, dict):
+                return {"$dict": [[walk(k), walk(v)] for k, v in node.items()]}
+            if isinstance(node, list):
+                return [walk(v) for v in node]
+            if isinstance(node, tuple):
+                return {"$tuple": [walk(v) for v in node]}
+            if isinstance(node, set | frozenset):
+                return {"$set": [walk(v) for v in sorted(node)]}
+            raise TypeError(f"a checkpoint cannot hold {kind.__name__} objects: put plain values, tensors or records")
+
+        return walk(tree)
+
+    def decode(self, tree: Any, tensors: dict[str, Tensor]) -> Any:
+        """The inverse of `encode`."""
+
+        def walk(node: Any) -> Any:
+            if isinstance(node, list):
+                return [walk(v) for v in node]
+            if not isinstance(node, dict):
+                return node
+            match node:
+                case {"$tensor": name}:
+                    return tensors[name]
+                case {"$record": name, "fields": values}:
+                    if name not in self._kinds:
+                        raise StoreError(f"checkpoint holds a record {name!r} that this solver does not have")
+                    return _build(self._kinds[name], {f: walk(v) for f, v in values.items()})
+                case {"$dict": pairs}:
+                    return {walk(k): walk(v) for k, v in pairs}
+                case {"$tuple": values}:
+                    return tuple(walk(v) for v in values)
+                case {"$set": values}:
+                    return {walk(v) for v in values}
+            raise StoreError(f"checkpoint holds an unknown node with keys {sorted(node)}")
+
+        return walk(tree)
+
+    def snapshot(self, node: Any) -> Any:
+        """A copy of the structure that shares the tensors: enough, because rules replace tensors and never mutate."""
+        if isinstance(node, (*_SCALARS, Tensor)):
+            return node
+        if isinstance(node, dict):
+            return {k: self.snapshot(v) for k, v in node.items()}
+        if isinstance(node, list | tuple | set) and not hasattr(node, "_fields"):
+            return type(node)(self.snapshot(v) for v in node)
+        kind = type(node)
+        if kind in CORE_RECORDS or self._kinds.get(kind.__name__) is not kind:
+            return node  # messages are never changed after they were sent
+        return _build(kind, {f: self.snapshot(getattr(node, f)) for f in fields_of(kind)})
+
+
+def own(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Contiguous copies with storage of their own, as safetensors wants them."""
+    return {name: t.detach().to("cpu", copy=True).contiguous() for name, t in tensors.items()}

@@ -1,0 +1,78 @@
+"""Which samples a worker's next mini-batch holds: a function of (seed, source, draw), never of timing."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offbeat.core.errors import ConfigError
+from offbeat.core.permutation import Permutation
+from offbeat.core.seeds import generator
+
+Indices = NDArray[np.int64]
+_BLOCK = 2048  # indices made at a time
+
+
+class Feed:
+    """Deals mini-batches to workers.
+
+    Each worker has a *source*: its shard, or (shared data) the whole set in an order of its own. A source is an endless
+    sequence of shuffled passes; draw k holds positions [k B, (k+1) B) of it, so that every sample comes exactly once a
+    pass. With `interleaved=True` all workers share one source and worker i's k-th batch is draw k W + i: what W workers
+    compute together, one worker can compute alone.
+    """
+
+    def __init__(
+        self,
+        size: int | None,
+        *,
+        batch: int,
+        workers: int,
+        seed: int,
+        shards: Sequence[Indices] | None = None,
+        interleaved: bool = False,
+        sampling: Literal["shuffled", "replacement"] = "shuffled",
+    ) -> None:
+        smallest = min((len(s) for s in shards), default=0) if shards is not None else size
+        if smallest is not None and smallest < batch:
+            part = "the training set" if shards is None else "the smallest shard of the training set"
+            raise ConfigError(f"batch is {batch}, but {part} has only {smallest} samples: use a smaller batch")
+        self.size, self.batch, self._workers, self._seed = size, batch, workers, seed
+        self._shards, self._interleaved, self._sampling = shards, interleaved, sampling
+        self.draws = [0] * workers  # how many batches each worker has taken
+        self._blocks: dict[int, tuple[int, Indices]] = {}
+
+    def take(self, worker: int) -> tuple[int, int]:
+        """The worker's next (source, draw)."""
+        k = self.draws[worker]
+        self.draws[worker] = k + 1
+        return (0, k * self._workers + worker) if self._interleaved else (worker, k)
+
+    def indices(self, source: int, draw: int) -> Indices | None:
+        """The samples of a draw; None where the task has no dataset."""
+        if self.size is None:
+            return None
+        per_block = max(1, _BLOCK // self.batch)
+        block, offset = divmod(draw, per_block)
+        number, values = self._blocks.get(source, (-1, None))
+        if values is None or number != block:
+            values = self._positions(source, block * per_block * self.batch, per_block * self.batch)
+            self._blocks[source] = (block, values)
+        return values[offset * self.batch : (offset + 1) * self.batch]
+
+    def _positions(self, source: int, start: int, count: int) -> Indices:
+        """Samples at positions [start, start + count) of a source's endless sequence."""
+        assert self.size is not None
+        shard = self._shards[source] if self._shards is not None else None
+        n = self.size if shard is None else len(shard)
+        if self._sampling == "replacement":
+            found = generator(self._seed, "data", source, start).integers(0, n, size=count)
+        else:
+            found = np.empty(count, dtype=np.int64)
+            at = np.arange(start, start + count)
+            for epoch in range(start // n, (start + count - 1) // n + 1):
+                here = at // n == epoch
+                sigma = Permutation(n, seed=self._seed, stream="data", source=source, epoch=epoch)
+                found[here] = sigma(at[here] % n)
+        return found if shard is None else shard[found]

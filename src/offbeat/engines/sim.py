@@ -1,0 +1,444 @@
+"""The simulator: real gradients, or none, on a virtual clock.
+
+The loop is sequential and its order is chosen: events by (time, worker, sequence). A step that takes no time (a free
+link, an idle server without service time) happens at once, inside the event that caused it. When a worker starts a
+gradient its point and batch are known and the result is needed only when its virtual time has come: the pool computes
+all gradients in flight side by side, and the result has the same bits for any pool.
+"""
+
+from collections.abc import Callable, Iterable
+from heapq import heappop, heappush
+from math import inf
+from typing import Any, ClassVar, Protocol
+
+from offbeat.core.codec import Codec
+from offbeat.core.effects import (
+    AllReduce,
+    Applied,
+    Call,
+    Cancel,
+    Grad,
+    Gradient,
+    Refused,
+    Reply,
+    ServerEffect,
+    Stepped,
+    Stop,
+)
+from offbeat.core.errors import ConfigError
+from offbeat.core.feed import Feed
+from offbeat.core.reduction import payload_bytes, weighted_mean
+from offbeat.core.seeds import Draws, key64
+from offbeat.core.solver import Solver, World
+from offbeat.core.task import Point, Task
+from offbeat.core.trace import APPLIED, CANCELLED, IN_FLIGHT, LOST, REFUSED, staleness
+from offbeat.core.void import Void
+from offbeat.engines.cluster import Cluster
+from offbeat.engines.pool import Job, Pool
+from offbeat.engines.slot import WorkerSlot, mean_buffers, split_schedule
+
+COMPUTED, ARRIVED, SERVED, DELIVERED, REDUCED, CANCELLING, LOSE, JOIN = range(8)
+
+
+class Watcher(Protocol):
+    """Who looks on: counts down to marks, evaluates, saves, stops. Never changes the course of a run."""
+
+    def mark(self) -> bool:
+        """The samples or updates asked for are reached; True ends the run."""
+
+    def tick(self) -> bool:
+        """Between two events; True ends the run."""
+
+    def suspicious(self, loss: float) -> bool:
+        """A loss that is not finite, or beyond `loss_limit`; True ends the run."""
+
+
+class Sim:
+    """One simulated run: construct (or restore), then `run()`."""
+
+    asks: ClassVar[frozenset[type]] = frozenset({Grad, Call, AllReduce, Applied, Stepped, Stop})
+    clock: ClassVar[str] = "virtual"
+
+    def __init__(
+        self,
+        task: Task,
+        solver: Solver,
+        cluster: Cluster,
+        feed: Feed,
+        *,
+        seed: int,
+        threads: int = 0,
+        gap: bool = False,
+        resumable: bool = True,
+        samples_per_worker: int | None = None,
+    ) -> None:
+        missing = solver.asks - self.asks
+        if missing:
+            names = ", ".join(sorted(e.__name__ for e in missing))
+            raise ConfigError(f"the sim engine cannot run {type(solver).__name__}: it asks for {names}")
+        self.task, self.solver, self.cluster, self.feed, self.seed = task, solver, cluster, feed, seed
+        self._gap, self._resumable, self._quota = gap, resumable, samples_per_worker
+        self.now = 0.0
+        self.updates = self.samples = self.samples_applied = self.bytes = 0
+        self.next_samples: float = inf  # the watcher's next mark, in samples ...
+        self.next_updates: float = inf  # ... and in updates
+        self.loss_limit = -inf  # the watcher is shown the first loss, and sets it
+        self.deadline = inf
+        self.rows: list[tuple[Any, ...]] = []  # plain tuples in the order of `Row`: a million of them must be cheap
+        self._stopped = False
+        self.heap: list[tuple[float, int, int, int, Any]] = []
+        self.sequence = 0
+        self.free = 0.0  # the server is busy until then
+        self.queued = 0.0  # time messages waited for the server, summed
+        self.served = 0.0  # time the server was busy
+        self.joining: dict[int, AllReduce] = {}  # who waits in the all-reduce
+        self._watcher: Watcher | None = None
+        self.codec = Codec(solver.records)
+        self.service = None
+        if cluster.service.mean > 0:
+            self.service = Draws(cluster.service.sample, seed=seed, stream="service", source=0)
+        self._scripts = split_schedule(cluster)
+        self.initial = task.init(seed)
+        self._timing = isinstance(self.initial.x, Void)
+        present = tuple(i for i in range(cluster.workers) if cluster.first_join(i) == 0)
+        self.world = World(cluster.workers, task.layout, present, feed.batch, task.size)
+        self.server = solver.init_server(self.initial.x, self.world)
+        self.workers = [WorkerSlot(i, cluster, seed, self.initial.buffers) for i in range(cluster.workers)]
+        # A single worker has one gradient in flight: a pool could only add overhead.
+        self.pool = Pool(self._compute, threads if cluster.workers > 1 else 0)
+        self._handlers: tuple[Callable[[int, Any], None], ...] = (
+            self._on_computed,
+            self._on_arrived,
+            self._on_served,
+            self._on_delivered,
+            self._on_reduced,
+            self._on_cancelling,
+            self._on_lose,
+            self._on_join,
+        )
+        self.started = False
+
+    # -- running ------------------------------------------------------------------------------------------------
+
+    def run(self, watcher: Watcher) -> str:
+        """Runs until the watcher, the deadline or the end of work; says which: "watcher", "seconds", "idle"."""
+        self._watcher = watcher
+        if not self.started:
+            self.started = True
+            for event in self.cluster.events:
+                if event.at > 0 or event.kind == "lose":
+                    self._push(event.at, event.worker, LOSE if event.kind == "lose" else JOIN, None)
+            for i in self.world.present:
+                self._begin(i, self.initial.x)
+        heap, handlers, tick = self.heap, self._handlers, watcher.tick
+        while heap:
+            if heap[0][0] > self.deadline:
+                self.now = self.deadline
+                return "seconds"
+            self.now, worker, _, code, data = heappop(heap)
+            handlers[code](worker, data)
+            if self._stopped:
+                return "watcher"
+            if (self.samples >= self.next_samples or self.updates >= self.next_updates) and watcher.mark():
+                return "watcher"
+            if tick():
+                return "watcher"
+        return "idle"
+
+    def close(self) -> None:
+        self.pool.close()
+
+    def finish(self) -> None:
+        """Closes the books: one row for every gradient still in flight."""
+        for i, w in enumerate(self.workers):
+            if w.alive:
+                w.leave(self.now)
+            if w.job is not None:
+                self._note_unfinished(i, w.job, IN_FLIGHT)
+        for _, worker, _, code, data in sorted(self.heap, key=lambda e: e[:3]):
+            if code in (ARRIVED, SERVED) and isinstance(data, Gradient):
+                self._note(worker, data, getattr(self.server, "version", None), IN_FLIGHT, None)
+        for worker, g in self.solver.held(self.server):
+            self._note(worker, g, getattr(self.server, "version", None), IN_FLIGHT, None)
+
+    @property
+    def point(self) -> Point:
+        """The point that is evaluated: the rule's parameters; buffers are the workers' mean, in worker order."""
+        states = {i: w.state for i, w in enumerate(self.workers) if w.alive}
+        x = self.solver.parameters(self.server, states)
+        return Point(x, mean_buffers(self.initial.buffers, [w.buffers for w in self.workers if w.samples > 0]))
+
+    # -- workers ------------------------------------------------------------------------------------------------
+
+    def _begin(self, i: int, x0: Any) -> None:
+        w = self.workers[i]
+        w.alive, w.life, w.arrived = True, w.life + 1, self.now
+        w.state = self.solver.init_worker(i, x0, self.world)
+        self._start_round(w)
+        self._pursue(i, w, None)
+
+    def _start_round(self, w: WorkerSlot) -> None:
+        if self._resumable:
+            w.start, w.answers = self.codec.snapshot(w.state), []
+        w.round = self.solver.round(w.state)
+
+    def _advance(self, i: int, answer: Any) -> None:
+        """Answers the effect that the worker's rule waits for."""
+        w = self.workers[i]
+        if self._resumable:
+            w.answers.append(answer)
+        self._pursue(i, w, answer)
+
+    def _pursue(self, i: int, w: WorkerSlot, answer: Any) -> None:
+        """Runs the worker's rule until it asks for something that takes time."""
+        send = w.round.send
+        while True:
+            try:
+                effect = send(answer)
+            except StopIteration:
+                self._start_round(w)
+                send, answer = w.round.send, None
+                continue
+            kind = type(effect)
+            if kind is Grad:
+                self._start_gradient(i, w, effect)
+                return
+            if kind is Call:
+                self._send_to_server(i, w, effect.payload)
+                return
+            if kind is AllReduce:
+                self.joining[i] = effect
+                self._reduce_if_complete()
+                return
+            if kind is Stop:
+                self._leave(i)
+                return
+            self._announce(effect)
+            answer = None
+            if self._resumable:
+                w.answers.append(None)
+
+    # -- gradients ----------------------------------------------------------------------------------------------
+
+    def _start_gradient(self, i: int, w: WorkerSlot, effect: Grad) -> None:
+        if self._quota is not None and w.samples >= self._quota:
+            self._leave(i)
+            return
+        source, draw = self.feed.take(i)
+        job = Job(Point(effect.at, w.buffers), effect.version, source, draw, started=self.now)
+        if self._scripts is None:
+            for delay in w.delays:
+                job.delay += delay.next()
+            job.due = self.now + (w.times.next() + job.delay)
+        else:
+            job.due = self._scripted(i, w)
+        w.job = job
+        if job.due < inf:
+            self._push(job.due, i, COMPUTED, job)
+        if not self._timing:
+            self.dispatch(job)
+
+    def dispatch(self, job: Job) -> None:
+        job.batch = self.feed.indices(job.source, job.draw)
+        job.key = key64(self.seed, "model", job.source, job.draw)
+        if job.due < inf:
+            self.pool.add(job)
+
+    def _scripted(self, i: int, w: WorkerSlot) -> float:
+        assert self._scripts is not None
+        script = self._scripts[i]
+        if w.script == len(script):
+            return inf
+        due = script[w.script]
+        if due < self.now:
+            raise ConfigError(
+                f"schedule: worker {i} cannot finish its gradient {w.script} at {due} s, it starts at {self.now} s"
+            )
+        w.script += 1
+        return due
+
+    def _compute(self, job: Job) -> Gradient:
+        return self.task.gradient(job.point, job.batch, job.key)
+
+    def _on_computed(self, i: int, job: Job) -> None:
+        w = self.workers[i]
+        if w.job is not job:
+            return  # cancelled, or its worker was lost
+        w.job = None
+        g = self.pool.take(job)
+        g.at, g.version, g.source, g.draw = job.point.x, job.version, job.source, job.draw
+        g.started, g.computed, g.work = job.started, self.now, self.samples
+        w.buffers, g.buffers = g.buffers, None
+        w.samples += g.samples
+        w.charge(job, self.now)
+        assert self._watcher is not None
+        if not g.loss <= self.loss_limit and self._watcher.suspicious(g.loss):
+            self._stopped = True
+            self._note(i, g, getattr(self.server, "version", None), IN_FLIGHT, None)
+            return
+        self._advance(i, g)
+
+    def _drop_job(self, i: int, outcome: str) -> None:
+        w = self.workers[i]
+        if w.job is None:
+            return
+        job, w.job = w.job, None
+        self.pool.cancel(job)
+        w.charge(job, self.now)
+        self._note_unfinished(i, job, outcome)
+
+    # -- messages -----------------------------------------------------------------------------------------------
+
+    def _push(self, time: float, worker: int, code: int, data: Any) -> None:
+        self.sequence += 1
+        heappush(self.heap, (time, worker, self.sequence, code, data))
+
+    def _send_to_server(self, i: int, w: WorkerSlot, payload: Any) -> None:
+        size = payload_bytes(payload)
+        self.bytes += size
+        takes = self.cluster.transfer_time(size)
+        if takes > 0:
+            w.communicating += takes
+            self._push(self.now + takes, i, ARRIVED, payload)
+        else:
+            self._on_arrived(i, payload)
+
+    def _on_arrived(self, i: int, payload: Any) -> None:
+        if self.service is None:
+            self._on_served(i, payload)
+            return
+        begins = self.free if self.free > self.now else self.now
+        takes = self.service.next()
+        self.queued += begins - self.now
+        self.served += takes
+        self.free = begins + takes
+        self._push(self.free, i, SERVED, payload)
+
+    def _on_served(self, i: int, payload: Any) -> None:
+        self._perform(self.solver.on_call(self.server, i, payload))
+
+    def _perform(self, effects: Iterable[ServerEffect]) -> None:
+        """Runs the server's rule to its end, then sends what it said: a reply must not re-enter a rule half done."""
+        outgoing: list[Reply | Cancel] = []
+        for effect in effects:
+            if type(effect) is Reply or type(effect) is Cancel:
+                outgoing.append(effect)
+            else:
+                self._announce(effect)
+        for message in outgoing:
+            to = self.workers[message.worker]
+            value = message.value if type(message) is Reply else None
+            size = payload_bytes(value)
+            self.bytes += size
+            takes = self.cluster.transfer_time(size)
+            code = DELIVERED if type(message) is Reply else CANCELLING
+            data = (to.life, value)
+            if takes > 0:
+                to.communicating += takes
+                self._push(self.now + takes, message.worker, code, data)
+            else:
+                self._handlers[code](message.worker, data)
+
+    def _on_delivered(self, i: int, data: tuple[int, Any]) -> None:
+        life, value = data
+        if self.workers[i].alive and self.workers[i].life == life:
+            self._advance(i, value)
+
+    def _on_cancelling(self, i: int, data: tuple[int, Any]) -> None:
+        w = self.workers[i]
+        if w.alive and w.life == data[0] and w.job is not None:
+            self._drop_job(i, CANCELLED)
+            self._advance(i, None)
+
+    # -- all-reduce ---------------------------------------------------------------------------------------------
+
+    def _reduce_if_complete(self) -> None:
+        alive = [i for i, w in enumerate(self.workers) if w.alive]
+        if not self.joining or any(i not in self.joining for i in alive):
+            return
+        members = [i for i in alive if i in self.joining]
+        asked = [self.joining[i] for i in members]
+        mean = weighted_mean([a.value for a in asked], [a.weight for a in asked])
+        size = payload_bytes(mean)
+        self.bytes += 2 * size * (len(members) - 1)
+        takes = self.cluster.allreduce_time(size, len(members))
+        for i in members:
+            self.workers[i].communicating += takes
+        self.joining = {}
+        self._push(self.now + takes, -1, REDUCED, (mean, [(i, self.workers[i].life) for i in members]))
+
+    def _on_reduced(self, _: int, data: tuple[Any, list[tuple[int, int]]]) -> None:
+        mean, members = data
+        for i, life in members:
+            self._on_delivered(i, (life, mean))
+
+    # -- joins and losses ---------------------------------------------------------------------------------------
+
+    def _on_join(self, i: int, _: Any) -> None:
+        self._perform(self.solver.on_join(self.server, i))
+        self._begin(i, None)
+
+    def _on_lose(self, i: int, _: Any) -> None:
+        if self.workers[i].alive:
+            self._drop_job(i, LOST)
+            self._leave(i)
+
+    def _leave(self, i: int) -> None:
+        w = self.workers[i]
+        w.alive = False
+        w.leave(self.now)
+        self.joining.pop(i, None)
+        self._perform(self.solver.on_lost(self.server, i))
+        self._reduce_if_complete()
+
+    # -- the record ---------------------------------------------------------------------------------------------
+
+    def _announce(self, effect: Any) -> None:
+        kind = type(effect)
+        if kind is Applied:
+            gap = None
+            if self._gap and effect.x is not None:
+                gap = float((effect.x - effect.gradient.at).norm())
+            self._note(effect.worker, effect.gradient, effect.version, APPLIED, gap)
+            self.samples_applied += effect.gradient.samples
+        elif kind is Stepped:
+            self.updates += 1
+        elif kind is Refused:
+            self._note(effect.worker, effect.gradient, effect.version, REFUSED, None)
+        else:
+            raise TypeError(f"a rule yielded {effect!r}, which is no effect that belongs there")
+
+    def _note(self, i: int, g: Gradient, version: int | None, outcome: str, gap: float | None) -> None:
+        used = outcome == APPLIED
+        self.rows.append(
+            (
+                self.now,
+                i,
+                g.source,
+                g.draw,
+                g.version,
+                version,
+                staleness(version, g.version),
+                gap,
+                used,
+                outcome,
+                g.loss,
+                g.samples,
+                g.started,
+                g.computed,
+                g.norm,
+                g.correct,
+            )
+        )
+        if used or outcome == REFUSED:
+            self.samples += g.samples
+
+    def _note_unfinished(self, i: int, job: Job, outcome: str) -> None:
+        version = getattr(self.server, "version", None)
+        age = staleness(version, job.version)
+        ends = (None, False, outcome, None, 0, job.started, self.now, None, None)
+        self.rows.append((self.now, i, job.source, job.draw, job.version, version, age, *ends))
+
+    def breakdown(self) -> list[dict[str, float]]:
+        """Where the seconds of each worker went."""
+        return [w.breakdown(self.now) for w in self.workers]
