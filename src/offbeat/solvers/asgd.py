@@ -1,0 +1,19 @@
+"""Asynchronous SGD through a parameter server."""
+
+from offbeat.solvers.optimizers import Factory
+from offbeat.solvers.parameter_server import ParameterServer
+
+
+class ASGD(ParameterServer):
+    """On every arrival x <- opt(x, g), whatever its staleness; the sender is answered with x at once.
+
+    Push and pull are fused, so a worker sees its own update. The largest stable learning rate falls with the number
+    of workers: eta h < 2 sin(pi / (2 (2 W - 1))) on a quadratic of curvature h with equal workers.
+    Dean et al. 2012, "Large scale distributed deep networks"; lamour2023; "parameter server" in wongpanich2020.
+    """
+
+    line = "asynchronous SGD: every gradient is applied on arrival"
+    paper = "lamour2023, wongpanich2020"
+
+    def __init__(self, opt: Factory) -> None:
+        super().__init__(opt)

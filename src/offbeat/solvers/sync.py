@@ -1,0 +1,18 @@
+"""Synchronous SGD through a parameter server: one barrier a step, exactly large-batch SGD."""
+
+from offbeat.solvers.optimizers import Factory
+from offbeat.solvers.parameter_server import ParameterServer, everybody, wait
+
+
+class Sync(ParameterServer):
+    """Wait for every live worker; x <- opt(x, sum_i n_i g_i / sum_i n_i); release all.
+
+    The mean is weighted by sample counts and summed in worker order. A lost worker leaves the barrier.
+    Synchronous SGD as in Chen et al. 2016, "Revisiting distributed synchronous SGD"; wongpanich2020, lamour2023.
+    """
+
+    line = "synchronous SGD: a barrier each step"
+    paper = "lamour2023, wongpanich2020"
+
+    def __init__(self, opt: Factory) -> None:
+        super().__init__(opt, collect=everybody, release=wait)
