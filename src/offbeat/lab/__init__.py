@@ -1,0 +1,1 @@
+"""The lab: where task, solver and engine meet - configuration, build, run, sweep, store."""

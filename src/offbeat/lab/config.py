@@ -1,0 +1,329 @@
+"""A run as one frozen, validated record. The same dotted keys in TOML files, in `--set` and in Python."""
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from math import isfinite
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from offbeat.core.budget import Amount, Budget, Target
+from offbeat.core.errors import ConfigError, unknown
+from offbeat.engines.cluster import Cluster
+from offbeat.solvers import SOLVERS, load_object
+from offbeat.tasks import TASKS
+
+Positive = Field(ge=1)
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class _Open(_Section):
+    """A section whose further keys belong to what `name` chooses, which checks them itself."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return dict(self.__pydantic_extra__ or {})
+
+
+class TaskConfig(_Open):
+    name: str
+
+
+class SolverConfig(_Open):
+    name: str = "asgd"
+
+
+class OptimizerConfig(_Open):
+    name: str = "sgd"
+    lr: float = 0.05
+
+    @field_validator("lr")
+    @classmethod
+    def _positive(cls, lr: float) -> float:
+        if not (isfinite(lr) and lr > 0):
+            raise ValueError("must be a positive, finite number")
+        return lr
+
+
+class DataConfig(_Section):
+    batch: int | None = Field(None, ge=1)  # per worker
+    global_batch: int | None = Field(None, ge=1)  # shared by the workers
+    partition: Literal["shared", "interleaved", "split"] = "shared"
+    sampling: Literal["shuffled", "replacement"] = "shuffled"
+
+    @model_validator(mode="after")
+    def _one(self) -> "DataConfig":
+        if self.batch is not None and self.global_batch is not None:
+            raise ValueError("give data.batch (per worker) or data.global_batch (shared by the workers), not both")
+        return self
+
+
+class BudgetConfig(_Section):
+    epochs: float | None = Field(None, gt=0)
+    samples: int | None = Field(None, ge=1)
+    updates: int | None = Field(None, ge=1)
+    seconds: float | None = Field(None, gt=0)
+    until: str | None = None
+    per: Literal["global", "worker"] = "global"
+
+    @property
+    def given(self) -> list[str]:
+        return [u for u in ("epochs", "samples", "updates", "seconds") if getattr(self, u) is not None]
+
+    @model_validator(mode="after")
+    def _one(self) -> "BudgetConfig":
+        if len(self.given) > 1:
+            raise ValueError(f"give one of epochs, samples, updates, seconds; got {' and '.join(self.given)}")
+        if self.until is not None:
+            Target.parse(self.until)
+        return self
+
+    def budget(self) -> Budget:
+        amount = Amount(getattr(self, self.given[0]), self.given[0]) if self.given else None  # type: ignore[arg-type]
+        return Budget(amount, None if self.until is None else Target.parse(self.until), self.per)
+
+
+class EvaluateConfig(_Section):
+    every: str = "1epochs"
+    patience: int | None = Field(None, ge=1)  # stop after so many evaluations without improvement
+    keep_best: bool = True
+
+    @field_validator("every")
+    @classmethod
+    def _amount(cls, every: str) -> str:
+        amount = Amount.parse(every, "evaluate.every")
+        if amount.unit == "seconds":
+            raise ValueError("must be in epochs, samples or updates")
+        return str(amount)
+
+
+class RecordConfig(_Section):
+    gap: bool = True
+    saves_per_epoch: float = Field(0, ge=0)
+
+
+class Config(_Section):
+    """One run, complete. `run.json` holds it; `offbeat show RUN --toml` prints it; `offbeat run` takes it back."""
+
+    task: TaskConfig
+    solver: SolverConfig = SolverConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    cluster: dict[str, Any] = Field(default_factory=dict)
+    data: DataConfig = DataConfig()
+    budget: BudgetConfig = BudgetConfig()
+    evaluate: EvaluateConfig = EvaluateConfig()
+    record: RecordConfig = RecordConfig()
+    engine: Literal["sim"] = "sim"
+    seed: int = Field(0, ge=0, lt=2**63)
+    on_divergence: Literal["stop", "continue"] = "stop"
+
+    @model_validator(mode="after")
+    def _cluster(self) -> "Config":
+        self.cluster_value()  # its own errors name the key
+        return self
+
+    def cluster_value(self) -> Cluster:
+        return Cluster.parse(**self.cluster)
+
+    @property
+    def batch(self) -> int:
+        """Samples of one worker's mini-batch."""
+        workers = self.cluster_value().workers
+        if self.data.global_batch is None:
+            return self.data.batch or 32
+        if self.data.global_batch % workers:
+            raise ConfigError(
+                f"data.global_batch {self.data.global_batch} cannot be shared equally by {workers} workers"
+            )
+        return self.data.global_batch // workers
+
+    def plain(self) -> dict[str, Any]:
+        """JSON and TOML values, without what is not set."""
+        values: dict[str, Any] = _without_none(self.model_dump(mode="json"))
+        return values
+
+    @property
+    def hash(self) -> str:
+        """The content address: same configuration, same folder."""
+        text = json.dumps(self.plain(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def make(values: Mapping[str, Any]) -> Config:
+    """The complete configuration: the given values over the task's defaults; errors in one line each."""
+    merged = _nested(values)
+    _check_keys(merged)
+    name = merged.get("task", {}).get("name")
+    if not isinstance(name, str) or not name:
+        raise ConfigError(f"a run needs a task; known: {', '.join(sorted(TASKS))}, or package.module:factory")
+    if name not in TASKS and ":" not in name:
+        raise unknown("task", name, TASKS)
+    solver = merged.get("solver", {}).get("name", "asgd")
+    if not isinstance(solver, str) or (solver not in SOLVERS and ":" not in solver):
+        raise unknown("solver", str(solver), SOLVERS)
+    for key, value in _defaults(name).items():
+        section, _, field = key.partition(".")
+        given = merged.setdefault(section, {})
+        if section == "budget" and any(k in given for k in ("epochs", "samples", "updates", "seconds")):
+            continue
+        if section == "data" and "global_batch" in given:
+            continue
+        given.setdefault(field, value)
+    merged.setdefault("cluster", {}).setdefault("workers", 1 if solver in ("plain", "constant-delay") else 4)
+    merged["cluster"] = Cluster.parse(**merged["cluster"]).to_dict()
+    try:
+        config = Config.model_validate(merged)
+    except ValidationError as e:
+        raise ConfigError(_first(e)) from None
+    config.batch  # noqa: B018  # raises if the global batch cannot be shared
+    return config
+
+
+def from_file(path: Path, overrides: Mapping[str, Any] | None = None) -> Config:
+    """A configuration from a TOML file, with dotted overrides."""
+    values = _nested(read_toml(path))
+    for key, value in (overrides or {}).items():
+        put(values, key, value)
+    return make(values)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as e:
+        raise ConfigError(f"cannot read {path}: {e.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
+        raise ConfigError(f"{path} is not valid TOML: {e}") from None
+
+
+def put(values: dict[str, Any], key: str, value: Any) -> None:
+    """Sets a dotted key, `optimizer.lr`."""
+    at = values
+    *path, last = key.split(".")
+    for part in path:
+        at = at.setdefault(part, {})
+        if not isinstance(at, dict):
+            raise ConfigError(f"key {key!r} goes through {part!r}, which is a value and not a section")
+    # A new length of the run replaces the old one, whatever its unit.
+    if path == ["budget"] and last in ("epochs", "samples", "updates", "seconds"):
+        for unit in ("epochs", "samples", "updates", "seconds"):
+            at.pop(unit, None)
+    at[last] = value
+
+
+def parse_setting(text: str) -> tuple[str, Any]:
+    """`optimizer.lr=0.1` -> ("optimizer.lr", 0.1). Values are TOML; what is not is taken as a string."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise ConfigError(f"--set takes key=value, such as optimizer.lr=0.1, got {text!r}")
+    try:
+        return key.strip(), tomllib.loads(f"v = {value}")["v"]
+    except tomllib.TOMLDecodeError:
+        return key.strip(), value.strip()
+
+
+def to_toml(values: Mapping[str, Any]) -> str:
+    """TOML of a configuration: scalars first, then one table a section."""
+    lines = [f"{k} = {_toml(v)}" for k, v in values.items() if not isinstance(v, dict)]
+    for name, section in values.items():
+        if isinstance(section, dict) and section:
+            lines += ["", f"[{name}]", *(f"{k} = {_toml(v)}" for k, v in section.items())]
+    return "\n".join(lines) + "\n"
+
+
+def known_keys() -> list[str]:
+    """All dotted keys that do not depend on a choice of task, solver or optimizer."""
+    return sorted(_keys(Config))
+
+
+def _keys(kind: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    for name, field in kind.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from _keys(field.annotation, f"{prefix}{name}.")
+        elif name == "cluster":
+            yield from (f"cluster.{k}" for k in Cluster.__dataclass_fields__)
+        else:
+            yield prefix + name
+
+
+def _check_keys(values: Mapping[str, Any]) -> None:
+    """Unknown keys first, so that a typing error is named before what follows from it."""
+    known = known_keys()
+    sections = {k.split(".")[0] for k in known}
+    for name, section in values.items():
+        if name not in sections:
+            raise unknown("key", name, sections)
+        if not isinstance(section, dict):
+            if any(k.startswith(f"{name}.") for k in known):
+                raise ConfigError(f"{name} must be a section with keys, got {section!r}")
+            continue
+        if name in ("task", "solver", "optimizer"):
+            continue
+        for field in section:
+            if f"{name}.{field}" not in known:
+                raise unknown("key", f"{name}.{field}", known)
+
+
+def _defaults(task: str) -> Mapping[str, Any]:
+    if task in TASKS:
+        return TASKS[task].defaults
+    return getattr(load_object(task, "task"), "defaults", {"budget.epochs": 5})
+
+
+def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A deep copy with dotted keys unfolded; a bare name for task, solver or optimizer is its `name`."""
+    out: dict[str, Any] = {}
+    for key, value in values.items():
+        if key in ("task", "solver", "optimizer") and isinstance(value, str):
+            put(out, f"{key}.name", value)
+        elif isinstance(value, Mapping):
+            for field, inner in value.items():
+                put(out, f"{key}.{field}", inner)
+        else:
+            put(out, key, value)
+    return out
+
+
+def _first(error: ValidationError) -> str:
+    """The first of pydantic's complaints, as one line: what, allowed, got."""
+    e = error.errors()[0]
+    key = ".".join(str(part) for part in e["loc"])
+    message = e["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+    if e["type"] == "extra_forbidden":
+        return str(unknown("key", key, known_keys()))
+    if isinstance(e.get("input"), dict | BaseModel):
+        return f"{key}: {message}" if key else message
+    must = "" if message.startswith("must") else "must be "
+    return f"{key} {must}{message}, got {e['input']!r}"
+
+
+def _without_none(values: Any) -> Any:
+    if isinstance(values, dict):
+        return {k: _without_none(v) for k, v in values.items() if v is not None}
+    return values
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_toml(v) for v in value) + "]"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    return repr(value)
+
+
+def combinations(grid: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
+    """The cartesian product of a grid of dotted keys, first key slowest."""
+    cells: list[dict[str, Any]] = [{}]
+    for key, values in grid.items():
+        cells = [{**cell, key: value} for cell in cells for value in values]
+    return cells

@@ -1,0 +1,153 @@
+"""From a configuration to the objects that run: the one place where task, solver and cluster are put together."""
+
+import hashlib
+import inspect
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from offbeat import solvers
+from offbeat.core.budget import Amount, Budget
+from offbeat.core.errors import ConfigError, unknown
+from offbeat.core.feed import Feed
+from offbeat.core.solver import Solver
+from offbeat.core.task import Task
+from offbeat.engines.cluster import Cluster
+from offbeat.lab.config import Config
+from offbeat.solvers.optimizers import optimizer_factory
+from offbeat.tasks import TASKS
+from offbeat.tasks.module import ModuleTask
+from offbeat.tasks.partitions import PARTITIONS
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run ready to start."""
+
+    task: Task
+    solver: Solver
+    cluster: Cluster
+    budget: Budget
+    seed: int = 0
+    batch: int = 32
+    partition: str = "shared"
+    sampling: Literal["shuffled", "replacement"] = "shuffled"
+    evaluate_every: Amount = field(default_factory=lambda: Amount(1, "epochs"))
+    patience: int | None = None
+    keep_best: bool = True
+    gap: bool = True
+    saves_per_epoch: float = 0.0
+    on_divergence: Literal["stop", "continue"] = "stop"
+    solver_name: str = "custom"
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """What run.json holds: enough to build the plan again, unless it was made of Python objects."""
+    key: str | None = None
+    """The content address; None for Python objects without a fingerprint."""
+
+    def feed(self) -> Feed:
+        size = self.task.size
+        if self.partition not in PARTITIONS:
+            raise unknown("partition", self.partition, PARTITIONS)
+        shards = None if size is None else PARTITIONS[self.partition](size, self.cluster.workers, self.seed)
+        return Feed(
+            size,
+            batch=self.batch,
+            workers=self.cluster.workers,
+            seed=self.seed,
+            shards=shards,
+            interleaved=self.partition == "interleaved",
+            sampling=self.sampling,
+        )
+
+    @property
+    def samples_budget(self) -> float | None:
+        """The amount in samples over all workers; None for budgets in updates or seconds."""
+        return None if self.budget.amount is None else self.budget.amount.samples(self.task.size)
+
+
+def build(config: Config) -> Plan:
+    """The plan of a configuration."""
+    task = build_task(config.task.name, config.task.options, config.batch)
+    optimizer = optimizer_factory(config.optimizer.name, lr=config.optimizer.lr, **config.optimizer.options)
+    budget_config = config.budget
+    if not budget_config.given:  # a target alone still ends
+        limit = {"updates": 100_000} if task.size is None else {"epochs": 100.0}
+        budget_config = budget_config.model_copy(update=limit)
+        config = config.model_copy(update={"budget": budget_config})
+    return Plan(
+        task=task,
+        solver=solvers.build(config.solver.name, optimizer, config.solver.options),
+        cluster=config.cluster_value(),
+        budget=budget_config.budget(),
+        seed=config.seed,
+        batch=config.batch,
+        partition=config.data.partition,
+        sampling=config.data.sampling,
+        evaluate_every=Amount.parse(config.evaluate.every),
+        patience=config.evaluate.patience,
+        keep_best=config.evaluate.keep_best,
+        gap=config.record.gap,
+        saves_per_epoch=config.record.saves_per_epoch,
+        on_divergence=config.on_divergence,
+        solver_name=config.solver.name,
+        config=config.plain(),
+        key=address(config),
+    )
+
+
+def address(config: Config) -> str:
+    """The configuration's hash and, where it names Python code of the user's, that of the code."""
+    sources = [source_digest(n) for n in (config.task.name, config.solver.name) if ":" in n]
+    if not sources:
+        return config.hash
+    return hashlib.sha256(json.dumps([config.hash, *sources]).encode()).hexdigest()[:12]
+
+
+def source_digest(path: str) -> str:
+    """SHA-256 of the file behind `package.module:name`, so that changed code is a different run."""
+    file = inspect.getsourcefile(sys.modules[_import(path).__module__])
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else ""
+
+
+def _import(path: str) -> Any:
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    return solvers.load_object(path, "object")
+
+
+def build_task(name: str, options: Mapping[str, Any], batch: int) -> Task:
+    """A task by name, or made by `package.module:factory`, which returns a Task or (model, loss, train[, test])."""
+    if name in TASKS:
+        factory = solvers.load_object(TASKS[name].path, "task")
+    elif ":" in name:
+        factory = _import(name)
+    else:
+        raise unknown("task", name, TASKS)
+    known = inspect.signature(factory).parameters
+    given = dict(options)
+    for key in given:
+        if key not in known and not any(p.kind is p.VAR_KEYWORD for p in known.values()):
+            settable = [k for k in known if k != "batch"]
+            if not settable:
+                raise ConfigError(f"task {name!r} has no options, got {key!r}")
+            raise unknown(f"option of task {name!r}", key, settable)
+    if name == "quadratic":
+        given["batch"] = batch  # noise is that of a mean over the batch
+    try:
+        made = factory(**given)
+    except TypeError as e:
+        raise ConfigError(f"task {name!r} cannot be made: {e}") from None
+    return as_task(made, name)
+
+
+def as_task(made: Any, name: str) -> Task:
+    """A task as it is, or one around (model, loss, train[, test])."""
+    if isinstance(made, tuple) and len(made) in (3, 4):
+        return ModuleTask(*made, name=name)
+    if not isinstance(made, Task):
+        raise ConfigError(f"{name!r} must give a Task or (model, loss, train[, test]), got {type(made).__name__}")
+    return made

@@ -1,0 +1,83 @@
+"""What a run leaves: parameters, metrics, trace, summary - in memory, or read back from its folder."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import torch
+
+from offbeat.core.errors import ConfigError
+from offbeat.core.task import Point, Task
+from offbeat.lab.folder import Folder
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run, finished or not."""
+
+    path: Path | None
+    status: str
+    why: str
+    summary: dict[str, Any]
+    config: dict[str, Any]
+    metrics: pa.Table
+    """One row an evaluation."""
+    trace: pa.Table
+    """One row a gradient."""
+    point: Point = field(repr=False)
+    best: Point | None = field(default=None, repr=False)
+    task: Task | None = field(default=None, repr=False)
+
+    @property
+    def params(self) -> torch.Tensor:
+        """The final parameters, flat."""
+        x: torch.Tensor = self.point.x
+        return x
+
+    def model(self, *, best: bool = False) -> torch.nn.Module:
+        """The trained module, with the final parameters or the best ones seen."""
+        task = self.task or _task_of(self.config)
+        if not hasattr(task, "module"):
+            raise ConfigError(f"task {task.name!r} has no module: take run.params")
+        point = self.best if best else self.point
+        if point is None:
+            raise ConfigError("the best parameters were not kept: run with evaluate.keep_best=true")
+        made: torch.nn.Module = task.module(point)
+        return made
+
+    @classmethod
+    def load(cls, path: str | Path, *, task: Task | None = None) -> "Run":
+        """A run from its folder."""
+        folder = Folder(Path(path))
+        info = folder.read()
+        best = None
+        if (folder.path / "best.safetensors").exists():
+            best = _point(folder, "best.safetensors")
+        return cls(
+            path=folder.path,
+            status=info["status"],
+            why=info.get("why", ""),
+            summary={**info.get("summary", {}), "run": str(folder.path)},
+            config=info["config"],
+            metrics=folder.read_table("metrics.parquet"),
+            trace=folder.read_table("trace.parquet"),
+            point=_point(folder, "weights.safetensors"),
+            best=best,
+            task=task,
+        )
+
+
+def _point(folder: Folder, name: str) -> Point:
+    tensors, note = folder.read_tensors(name)
+    x = torch.cat([tensors[f"param.{n}"].reshape(-1) for n in note["segments"]])
+    buffers = {n.removeprefix("buffer."): t for n, t in tensors.items() if n.startswith("buffer.")}
+    return Point(x, buffers or None)
+
+
+def _task_of(config: dict[str, Any]) -> Task:
+    from offbeat.lab.config import make
+    from offbeat.lab.plan import build_task
+
+    made = make(config)
+    return build_task(made.task.name, made.task.options, made.batch)
