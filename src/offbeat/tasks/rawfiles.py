@@ -1,0 +1,173 @@
+"""Raw files on disk: checking them, finding them under other forms, and putting them in place whole or not at all."""
+
+import gzip
+import hashlib
+import os
+import shutil
+import tarfile
+import time
+import zipfile
+import zlib
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from secrets import token_hex
+from typing import IO
+
+from offbeat.core.errors import DataError
+from offbeat.tasks.datasets import RawFile
+
+CHUNK_BYTES = 1 << 20
+TEMPORARY = ".offbeat-"  # what a killed process leaves behind is known by this prefix
+STALE_SECONDS = 24 * 3600
+_BROKEN = (OSError, EOFError, KeyError, RuntimeError, zlib.error, zipfile.BadZipFile, tarfile.TarError)
+
+
+class _UnreadableError(Exception):
+    """A candidate that cannot be read; kept apart from OSError, which here means that writing failed."""
+
+
+def flaw(path: Path, file: RawFile) -> str | None:
+    """Why `path` is not the canonical file, or None if it is."""
+    if not path.exists():
+        return f"{path} is missing"
+    digest, size = hashlib.sha256(), 0
+    try:
+        for chunk in _chunks(path, file.name):
+            digest.update(chunk)
+            size += len(chunk)
+    except _UnreadableError as error:
+        return str(error)
+    return difference(path, file, size, digest.hexdigest())
+
+
+def difference(path: Path, file: RawFile, size: int, sha256: str) -> str | None:
+    """How bytes read from `path` differ from the canonical file's, or None."""
+    if size < file.size:
+        return f"{path} is truncated: {size:,} of {file.size:,} bytes"
+    if size > file.size:
+        return f"{path} is too long: more than {file.size:,} bytes"
+    if sha256 != file.sha256:
+        return f"{path} has a wrong checksum: SHA-256 {sha256[:12]}..., expected {file.sha256[:12]}..."
+    return None
+
+
+def variants(name: str) -> tuple[str, str, str]:
+    """The names under which a canonical file may be found."""
+    return name, f"{name}.gz", f"{name}.zip"
+
+
+def candidates(folder: Path, name: str) -> list[Path]:
+    """Files under `folder`, up to two levels down, that may be or hold the canonical file `name`."""
+    found = (
+        path for depth in ("", "*/", "*/*/") for variant in variants(name) for path in folder.glob(depth + variant)
+    )
+    return [path for path in found if path.is_file()]
+
+
+def install(found: Iterable[Path], file: RawFile, folder: Path) -> str | None:
+    """Put the first candidate that is the canonical file into `folder`; else say what is wrong with the first one."""
+    first_flaw: str | None = None
+    for path in found:
+        problem = _copy(path, file, folder)
+        if problem is None:
+            return None
+        first_flaw = first_flaw or problem
+    return first_flaw or f"{file.name} is not there"
+
+
+def _copy(path: Path, file: RawFile, folder: Path) -> str | None:
+    """Decompress, verify, and only then rename into place; the temporary file never outlives this call."""
+    folder.mkdir(parents=True, exist_ok=True)
+    part = folder / f"{TEMPORARY}{token_hex(8)}"
+    digest, size = hashlib.sha256(), 0
+    try:
+        with part.open("xb") as out:
+            for chunk in _chunks(path, file.name):
+                out.write(chunk)
+                digest.update(chunk)
+                size += len(chunk)
+                if size > file.size:  # do not fill the disk with something else
+                    break
+            out.flush()
+            os.fsync(out.fileno())
+        problem = difference(path, file, size, digest.hexdigest())
+        if problem is None:
+            os.replace(part, folder / file.name)
+        return problem
+    except _UnreadableError as error:
+        return str(error)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _chunks(path: Path, name: str) -> Iterator[bytes]:
+    try:
+        with _opened(path, name) as stream:
+            while chunk := stream.read(CHUNK_BYTES):
+                yield chunk
+    except _BROKEN as error:
+        raise _UnreadableError(f"{path} cannot be read: {reason(error)}") from error
+
+
+@contextmanager
+def _opened(path: Path, name: str) -> Iterator[IO[bytes] | gzip.GzipFile]:
+    if path.name == f"{name}.zip":
+        with zipfile.ZipFile(path) as zipped, zipped.open(name) as member:
+            yield member
+    else:
+        with gzip.open(path) if path.name == f"{name}.gz" else path.open("rb") as stream:
+            yield stream
+
+
+def unpack(archive: Path, names: Collection[str], into: Path) -> None:
+    """Take the members with these base names out of an archive; each gets its own folder, for names can repeat."""
+    try:
+        for name, stream in _members(archive, names):
+            target = into / token_hex(4) / name
+            target.parent.mkdir()
+            with stream, target.open("wb") as out:
+                shutil.copyfileobj(stream, out, CHUNK_BYTES)
+    except _BROKEN as error:
+        raise DataError(f"{archive.name} cannot be unpacked: {reason(error)}") from error
+
+
+def _members(archive: Path, names: Collection[str]) -> Iterator[tuple[str, IO[bytes]]]:
+    if archive.suffix in (".zip", ".whl"):
+        with zipfile.ZipFile(archive) as zipped:
+            for entry in zipped.infolist():
+                base = entry.filename.rpartition("/")[2]
+                if base in names:
+                    yield base, zipped.open(entry)
+        return
+    with tarfile.open(archive) as tarred:
+        for member in tarred:
+            base = member.name.rpartition("/")[2]
+            stream = tarred.extractfile(member) if base in names and member.isfile() else None
+            if stream is not None:
+                yield base, stream
+
+
+def sweep(folder: Path) -> None:
+    """Remove what killed processes left here; a day old, so that nobody can still be writing it."""
+    for path in folder.glob(f"{TEMPORARY}*"):
+        try:
+            if time.time() - path.stat().st_mtime < STALE_SECONDS:
+                continue
+        except OSError:
+            continue  # its owner has just removed it
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def reason(error: BaseException) -> str:
+    """One short line for an error of the system or of a library."""
+    inner = getattr(error, "reason", None)  # what a URLError wraps
+    if isinstance(inner, BaseException):
+        return reason(inner)
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__)[:160]
