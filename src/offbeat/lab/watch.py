@@ -332,6 +332,18 @@ class Watch:
     def parts(self) -> int:
         return self._parts
 
+    @property
+    def share(self) -> float:
+        """How much of the budget is used, from 0 to 1; a target may end the run earlier."""
+        engine, amount = self.engine, self.plan.budget.amount
+        if amount is None:
+            return 0.0
+        if amount.unit == "seconds":
+            return min(1.0, engine.now / amount.count)
+        if amount.unit == "updates":
+            return min(1.0, engine.updates / amount.count)
+        return min(1.0, engine.samples / (self.plan.samples_budget or 1.0))
+
     def close_books(self) -> None:
         """After the engine's `finish`: its last rows."""
         self._count()

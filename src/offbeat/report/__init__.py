@@ -1,0 +1,1 @@
+"""Reports: tables and figures from run folders. Imports neither torch nor engines."""

@@ -1,5 +1,7 @@
 """The papers' models, in plain torch."""
 
+from collections.abc import Callable, Mapping
+
 from torch import nn
 
 
@@ -23,3 +25,7 @@ def lenet5(*, size: int = 32, channels: int = 1, classes: int = 10) -> nn.Module
         nn.ReLU(),
         nn.Linear(84, classes),
     )
+
+
+MODELS: Mapping[str, Callable[[], nn.Module]] = {"lenet5": lenet5}
+"""Models by name, with the papers' defaults."""

@@ -1,0 +1,111 @@
+"""Solvers side by side on one task and one cluster, over several seeds."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from pathlib import Path
+from typing import Any
+
+from offbeat.core.budget import Target
+from offbeat.engines.cluster import Cluster
+from offbeat.lab.cells import Cell
+from offbeat.lab.config import make, put
+from offbeat.lab.sweep import Sweep
+
+ALONE = ("plain", "constant-delay")
+"""Solvers that run on one worker: they get that worker alone, without delay and without a network."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean and standard deviation over seeds, of those that have a value."""
+
+    mean: float | None
+    std: float
+    count: int
+
+    @classmethod
+    def of(cls, values: Sequence[float | None]) -> "Spread":
+        known = [v for v in values if v is not None]
+        if not known:
+            return cls(None, 0.0, 0)
+        mean = sum(known) / len(known)
+        var = sum((v - mean) ** 2 for v in known) / (len(known) - 1) if len(known) > 1 else 0.0
+        return cls(mean, sqrt(var), len(known))
+
+
+@dataclass(frozen=True)
+class Line:
+    """One solver's line in the table."""
+
+    solver: str
+    workers: int
+    seeds: int
+    accuracy: Spread
+    loss: Spread
+    time_to_target: Spread
+    speed_up: float | None
+    """Of the mean time to the target against the first solver's; None unless every seed of both reached it."""
+    staleness: Spread
+    idle: Spread
+    virtual_seconds: Spread
+    statuses: Mapping[str, int]
+
+
+def plan_comparison(base: Mapping[str, Any], solvers: Sequence[str], seeds: Sequence[int], folder: Path) -> Sweep:
+    """One cell a solver and seed."""
+    from copy import deepcopy
+
+    cells = []
+    for solver in solvers:
+        for seed in seeds:
+            values = deepcopy(dict(base))
+            put(values, "solver.name", solver)
+            put(values, "seed", seed)
+            if solver in ALONE:
+                cluster = dict(values.get("cluster", {}))
+                cluster.setdefault("workers", 4)
+                values["cluster"] = Cluster.parse(**cluster).alone().to_dict()
+            config = make(values)
+            cells.append(
+                Cell(config.plain(), folder / f"{solver.replace(':', '.')}-{seed}", {"solver": solver, "seed": seed})
+            )
+    return Sweep(cells, ["solver"], folder)
+
+
+def summarise(sweep: Sweep, target: Target | None) -> list[Line]:
+    """The table, from the runs' folders."""
+    lines: list[Line] = []
+    for solver in dict.fromkeys(cell.keys["solver"] for cell in sweep.cells):
+        mine = [c for c in sweep.cells if c.keys["solver"] == solver]
+        outcomes = [c.outcome or {"status": "not run"} for c in mine]
+        times = Spread.of([None if target is None else _time_to(c, target) for c in mine])
+        first = lines[0].time_to_target if lines else times
+        reached = times.count == len(mine) and first.mean is not None and first.count == len(mine) and times.mean
+        statuses = [o["status"] for o in outcomes]
+        lines.append(
+            Line(
+                solver=solver,
+                workers=max(o.get("workers", 0) for o in outcomes),
+                seeds=len(mine),
+                accuracy=Spread.of([o.get("accuracy") for o in outcomes]),
+                loss=Spread.of([o.get("loss") for o in outcomes]),
+                time_to_target=times,
+                speed_up=first.mean / times.mean if reached and first.mean and times.mean else None,
+                staleness=Spread.of([o.get("mean_staleness") for o in outcomes]),
+                idle=Spread.of([o.get("idle_share") for o in outcomes]),
+                virtual_seconds=Spread.of([o.get("virtual_seconds") for o in outcomes]),
+                statuses={s: statuses.count(s) for s in dict.fromkeys(statuses)},
+            )
+        )
+    return lines
+
+
+def _time_to(cell: Cell, target: Target) -> float | None:
+    from offbeat.core.errors import StoreError
+    from offbeat.lab.folder import Folder
+
+    try:
+        return target.time(Folder(cell.folder).read_table("metrics.parquet").to_pylist())
+    except StoreError:
+        return None

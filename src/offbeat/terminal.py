@@ -1,0 +1,178 @@
+"""What a person sees: progress with rates and time left on a terminal, plain lines when piped, tables at the end."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from offbeat.core.units import format_duration
+
+if TYPE_CHECKING:
+    from offbeat.lab.cells import Cell
+    from offbeat.lab.compare import Line, Spread
+    from offbeat.lab.watch import Watch
+
+_PLAIN_EVERY = 5.0
+
+
+def console(*, stderr: bool = False) -> Console:
+    made = Console(stderr=stderr, highlight=False)
+    if not made.is_terminal:
+        made.width = 160  # a pipe has no width, and a table should not be folded for it
+    return made
+
+
+def _bar(err: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[note]}"),
+        TimeRemainingColumn(),
+        console=err,
+        transient=True,
+    )
+
+
+@contextmanager
+def run_progress(label: str, *, quiet: bool = False) -> Iterator["Callable[[Watch], None] | None"]:
+    """Progress of one run, on stderr: samples/s, the virtual clock, time left."""
+    if quiet:
+        yield None
+        return
+    err = console(stderr=True)
+    started = time.monotonic()
+    first: list[int] = []
+
+    def note(watch: "Watch") -> str:
+        engine = watch.engine
+        first[:] = first or [engine.samples]
+        rate = (engine.samples - first[0]) / max(time.monotonic() - started, 1e-9)
+        last = watch.metrics[-1] if watch.metrics else {}
+        shown = "accuracy" if last.get("accuracy") is not None else "loss"
+        value = last.get(shown)
+        score = "" if value is None else f"  {shown} {value:.4g}"
+        return f"{rate:,.0f} samples/s  virtual {clock(engine.now)}{score}"
+
+    if not err.is_terminal:
+        last_line = time.monotonic()
+
+        def line(watch: "Watch") -> None:
+            nonlocal last_line
+            if time.monotonic() - last_line >= _PLAIN_EVERY:
+                last_line = time.monotonic()
+                left = (last_line - started) * (1 - watch.share) / max(watch.share, 1e-9)
+                print(f"{label} {watch.share:4.0%}  {note(watch)}  {clock(left)} left", file=sys.stderr, flush=True)
+
+        yield line
+        return
+    with _bar(err) as bar:
+        task = bar.add_task(label, total=1.0, note="")
+        yield lambda watch: bar.update(task, completed=watch.share, note=note(watch))
+
+
+@contextmanager
+def cells_progress(label: str, cells: "Sequence[Cell]", *, quiet: bool = False) -> Iterator[Callable[[], None]]:
+    """Progress over all cells of a sweep or comparison."""
+    err = console(stderr=True)
+    if quiet:
+        yield lambda: None
+        return
+
+    def note() -> str:
+        done = sum(c.outcome is not None for c in cells)
+        bad = sum(c.outcome is not None and c.outcome["status"] not in ("done", "interrupted") for c in cells)
+        return f"{done}/{len(cells)} runs" + (f", {bad} not done well" if bad else "")
+
+    if not err.is_terminal:
+        last = [time.monotonic()]
+
+        def line() -> None:
+            if time.monotonic() - last[0] >= _PLAIN_EVERY:
+                last[0] = time.monotonic()
+                print(f"{label} {sum(c.share for c in cells) / len(cells):4.0%}  {note()}", file=sys.stderr, flush=True)
+
+        yield line
+        return
+    with _bar(err) as bar:
+        task = bar.add_task(label, total=float(len(cells)), note="")
+        yield lambda: bar.update(task, completed=sum(c.share for c in cells), note=note())
+
+
+def clock(seconds: float) -> str:
+    """A duration for reading: three digits and a unit."""
+    for size, unit in ((3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return format_duration(seconds) if seconds == 0 else f"{seconds:.3g} s"
+
+
+def show_summary(out: Console, summary: dict[str, Any]) -> None:
+    """A finished run, for a person."""
+    grid = Table.grid(padding=(0, 2))
+    for name, value in _facts(summary):
+        grid.add_row(f"[dim]{name}[/dim]", value)
+    out.print(grid)
+
+
+def _facts(s: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    colour = {"done": "green", "diverged": "red", "failed": "red"}.get(s["status"], "yellow")
+    yield "status", f"[{colour}]{s['status']}[/{colour}]  {s.get('why', '')}"
+    yield "run", f"{s['task']} / {s['solver']} / {s['workers']} workers / batch {s['batch']} / seed {s['seed']}"
+    if s.get("accuracy") is not None:
+        stalled = "  [yellow]stalled: no better than chance[/yellow]" if s.get("stalled") else ""
+        yield "accuracy", f"{s['accuracy']:.4f}  (best {s['best']:.4f}){stalled}" if s.get("best") is not None else "-"
+    if s.get("loss") is not None:
+        yield "loss", f"{s['loss']:.4g}"
+    if s.get("target"):
+        reached = s.get("time_to_target")
+        yield "target", f"{s['target']} " + (f"after {clock(reached)} (virtual)" if reached is not None else "missed")
+    yield "work", f"{s['updates']:,} updates, {s['samples']:,} samples"
+    if s.get("mean_staleness") is not None:
+        yield "staleness", f"mean {s['mean_staleness']:.2f}, max {s['max_staleness']}"
+    yield "time", f"{clock(s['virtual_seconds'])} virtual, {clock(s['wall_seconds'])} wall"
+    shares = [("computing", "computing_share"), ("delayed", "delayed_share")]
+    shares += [("communicating", "communicating_share"), ("waiting", "idle_share")]
+    yield "workers", ", ".join(f"{n} {s[k]:.0%}" for n, k in shares if s.get(k))
+    if s.get("run"):
+        yield "folder", str(s["run"])
+
+
+def show_comparison(out: Console, lines: "Sequence[Line]", target: str | None) -> None:
+    """The table of a comparison. Times are virtual."""
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("solver")
+    for name in ("workers", "accuracy", f"time to {target}" if target else "virtual time", "speed-up", "staleness"):
+        table.add_column(name, justify="right")
+    table.add_column("waiting", justify="right")
+    if any(set(line.statuses) != {"done"} for line in lines):
+        table.add_column("status")
+    for line in lines:
+        score = line.accuracy if line.accuracy.mean is not None else line.loss
+        time_shown = line.time_to_target if target else line.virtual_seconds
+        missed = line.seeds - time_shown.count
+        cells = [
+            line.solver,
+            str(line.workers),
+            _spread(score, "{:.3f}"),
+            _spread(time_shown, "{:.3g}", " s") + (f" ({missed} missed)" if missed and target else ""),
+            "-" if line.speed_up is None else f"{line.speed_up:.2f}x",
+            _spread(line.staleness, "{:.2f}"),
+            "-" if line.idle.mean is None else f"{line.idle.mean:.0%}",
+        ]
+        if len(table.columns) > len(cells):
+            cells.append(", ".join(f"{n} {s}" for s, n in line.statuses.items()))
+        table.add_row(*cells)
+    out.print(table)
+
+
+def _spread(value: "Spread", form: str, unit: str = "") -> str:
+    if value.mean is None:
+        return "-"
+    spread = f" ± {form.format(value.std)}" if value.count > 1 else ""
+    return form.format(value.mean) + spread + unit
