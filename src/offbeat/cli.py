@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -50,6 +50,9 @@ BudgetOpt = Annotated[str | None, typer.Option(help="6epochs, 5000samples, 1000u
 UntilOpt = Annotated[str | None, typer.Option(help="stop at a target: accuracy=0.88 or loss=0.1")]
 DelayOpt = Annotated[list[str] | None, typer.Option(help="extra delay: 30ms (all), 30ms@0, normal(30ms,5ms)@2-4")]
 SetOpt = Annotated[list[str] | None, typer.Option("--set", help="any key: optimizer.lr=0.1")]
+SetEachOpt = Annotated[
+    list[str] | None, typer.Option("--set", help="any key, for all or for one solver: sync:optimizer.lr=0.2")
+]
 SeedOpt = Annotated[int | None, typer.Option(help="seed of everything random")]
 JsonOpt = Annotated[bool, typer.Option("--json", help="one JSON object on stdout, and nothing else there")]
 DryOpt = Annotated[bool, typer.Option("--dry-run", help="say what would run, with memory, disk and time")]
@@ -248,7 +251,7 @@ def compare(
     budget: BudgetOpt = None,
     until: UntilOpt = None,
     delay: DelayOpt = None,
-    settings: SetOpt = None,
+    settings: SetEachOpt = None,
     seeds: Annotated[int, typer.Option(help="how many seeds each")] = 1,
     target: Annotated[str | None, typer.Option(help="measure the time to: accuracy=0.9")] = None,
     out: Annotated[Path | None, typer.Option(help="folder for the runs and the picture")] = None,
@@ -258,6 +261,10 @@ def compare(
     """Solvers side by side on one task and cluster. Plain SGD gets one worker, without delay and network."""
     if seeds < 1:
         raise ConfigError(f"--seeds must be a number from 1, got {seeds}")
+    names = [n.strip() for n in solvers.split(",") if n.strip()]
+    if not names:
+        raise ConfigError(f"--solvers takes names separated by commas, got {solvers!r}")
+    shared, own = _split_settings(settings or [], names)
     values = _values(
         task,
         solver=None,
@@ -267,13 +274,10 @@ def compare(
         budget=budget,
         until=until,
         delay=delay,
-        settings=settings,
+        settings=shared,
         seed=None,
     )
-    names = [n.strip() for n in solvers.split(",") if n.strip()]
-    if not names:
-        raise ConfigError(f"--solvers takes names separated by commas, got {solvers!r}")
-    _compare(values, names, list(range(seeds)), target or until, out, processes, as_json)
+    _compare(values, names, list(range(seeds)), target or until, out, processes, as_json, own)
 
 
 def _compare(
@@ -284,6 +288,7 @@ def _compare(
     out: Path | None,
     processes: int | None,
     as_json: bool,
+    own: Mapping[str, Mapping[str, Any]],
 ) -> None:
     import hashlib
 
@@ -295,9 +300,9 @@ def _compare(
     from offbeat.report import comparison
 
     goal = None if target is None else Target.parse(target)
-    key = hashlib.sha256(json.dumps([values, solvers, seeds], sort_keys=True).encode()).hexdigest()[:12]
+    key = hashlib.sha256(json.dumps([values, solvers, seeds, own], sort_keys=True).encode()).hexdigest()[:12]
     folder = out or Path("comparisons") / key
-    sweep = plan_comparison(values, solvers, seeds, folder)
+    sweep = plan_comparison(values, solvers, seeds, folder, own)
     collect_done(sweep)
     with terminal.cells_progress("comparing", sweep.cells, quiet=as_json) as changed:
         finished = run_cells(sweep.cells, _processes(processes), on_change=changed)
@@ -323,6 +328,24 @@ def _compare(
             raise OffbeatError(f"{cell.keys['solver']}, seed {cell.keys['seed']}: {cell.outcome['why']}")
 
 
+def _split_settings(settings: Sequence[str], names: Sequence[str]) -> tuple[list[str], dict[str, dict[str, Any]]]:
+    """Settings for all, and those for one solver: `sync:optimizer.lr=0.2`."""
+    from offbeat.lab.config import parse_setting
+
+    shared: list[str] = []
+    own: dict[str, dict[str, Any]] = {}
+    for text in settings:
+        name, colon, rest = text.partition(":")
+        if not colon or "=" in name:
+            shared.append(text)
+            continue
+        if name not in names:
+            raise unknown("solver of this comparison", name, names)
+        key, value = parse_setting(rest)
+        own.setdefault(name, {})[key] = value
+    return shared, own
+
+
 def _drawable(outcome: dict[str, Any] | None) -> bool:
     return outcome is not None and outcome["status"] in ("done", "diverged")
 
@@ -340,10 +363,11 @@ def demo(out: Annotated[Path, typer.Option(help="folder for the runs and the pic
     values: dict[str, Any] = {
         "task": {"name": "digits"},
         "cluster": {"workers": 8, "compute": "normal(10ms, 1ms)", "delay": ["20ms@0"], "latency": "0.5ms"},
-        "optimizer": {"lr": 0.05},
-        "budget": {"epochs": 20},
+        "budget": {"seconds": 4.0},
     }
-    _compare(values, ["plain", "sync", "asgd"], [0, 1, 2], "accuracy=0.9", out, None, False)
+    # Each at a learning rate that suits it: the best of a half-decade grid.
+    own = {"plain": {"optimizer.lr": 0.1}, "sync": {"optimizer.lr": 0.2}, "asgd": {"optimizer.lr": 0.03}}
+    _compare(values, ["plain", "sync", "asgd"], [0, 1, 2], "accuracy=0.9", out, None, False, own)
 
 
 @app.command()

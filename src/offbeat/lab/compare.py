@@ -52,8 +52,14 @@ class Line:
     statuses: Mapping[str, int]
 
 
-def plan_comparison(base: Mapping[str, Any], solvers: Sequence[str], seeds: Sequence[int], folder: Path) -> Sweep:
-    """One cell a solver and seed."""
+def plan_comparison(
+    base: Mapping[str, Any],
+    solvers: Sequence[str],
+    seeds: Sequence[int],
+    folder: Path,
+    own: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Sweep:
+    """One cell a solver and seed; `own` has settings for one solver alone, such as a learning rate tuned for it."""
     from copy import deepcopy
 
     cells = []
@@ -62,6 +68,8 @@ def plan_comparison(base: Mapping[str, Any], solvers: Sequence[str], seeds: Sequ
             values = deepcopy(dict(base))
             put(values, "solver.name", solver)
             put(values, "seed", seed)
+            for key, value in (own or {}).get(solver, {}).items():
+                put(values, key, value)
             if solver in ALONE:
                 cluster = dict(values.get("cluster", {}))
                 cluster.setdefault("workers", 4)
