@@ -48,6 +48,19 @@ class Plan:
     key: str | None = None
     """The content address; None for Python objects without a fingerprint."""
 
+    def __post_init__(self) -> None:
+        amount = self.budget.amount
+        if amount is None or amount.unit != "seconds" or self.cluster.schedule is not None:
+            return
+        network = 2 * self.cluster.transfer_time(self.task.nbytes) + self.cluster.service.mean
+        for i in range(self.cluster.workers):
+            takes = self.cluster.compute_of(i).mean + sum(d.mean for d in self.cluster.delays_of(i)) + network
+            if takes < 1e-9 * amount.count:
+                raise ConfigError(
+                    f"a budget of {amount} never ends if a batch of worker {i} takes {takes:g} s: "
+                    "give cluster.compute a time, or the budget in updates or samples"
+                )
+
     def feed(self) -> Feed:
         size = self.task.size
         if self.partition not in PARTITIONS:
