@@ -109,7 +109,7 @@ def test_divergence_has_its_own_exit_code_and_names_the_cause(offbeat):
         (["run", "quadratic", "--set", "optimzer.lr=1"], ["'optimzer'", "'optimizer'"]),
         (["run", "quadratic", "--set", "cluster.delya=1ms"], ["cluster.delya", "cluster.delay"]),
         (["run", "quadratic", "--set", "optimizer.momentumm=0.9"], ["'momentumm'", "'momentum'"]),
-        (["run", "quadratic", "--set", "solver.lam=0.9"], ["asgd", "'lam'"]),
+        (["run", "quadratic", "--set", "solver.lam=0.9"], ["asgd", "'lam'", "clip"]),
         (["run", "quadratic", "--solver", "constant-delay", "--set", "solver.delai=3"], ["'delai'", "'delay'"]),
         (["run", "quadratic", "--set", "optimizer.name=adamm"], ["'adamm'", "adam"]),
         (["run", "quadratic", "--set", "optimizer.name=lbfgs"], ["closure"]),

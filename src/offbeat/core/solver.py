@@ -1,7 +1,7 @@
 """A solver: the rule, written once, that every engine runs."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -34,6 +34,14 @@ class Solver(ABC):
     """The effects its rounds use; an engine that lacks one refuses the solver before anything starts."""
     records: ClassVar[tuple[type, ...]] = ()
     """Classes of its states and messages, for checkpoints."""
+    schedule: Callable[[float], float] | None = None
+    """Factor of the learning rate over the work clock (samples processed by everybody)."""
+    multipliers: Mapping[str, Mapping[Any, float]] | None = None
+    """Factors of learning rate and weight decay by pattern of segment names."""
+
+    def rate(self, work: float) -> float:
+        """The schedule's factor at this moment of the work clock."""
+        return 1.0 if self.schedule is None else self.schedule(work)
 
     @abstractmethod
     def init_server(self, x0: Any, world: World) -> Any:

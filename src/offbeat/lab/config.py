@@ -44,6 +44,8 @@ class SolverConfig(_Open):
 class OptimizerConfig(_Open):
     name: str = "sgd"
     lr: float = 0.05
+    multipliers: dict[str, dict[Literal["lr", "decay"], float]] | None = None  # by pattern of segment names
+    first: dict[str, Any] | None = None  # another optimizer for the first samples: {name, lr, for, ...}
 
     @field_validator("lr")
     @classmethod
@@ -105,6 +107,38 @@ class EvaluateConfig(_Section):
         return str(amount)
 
 
+class ScheduleConfig(_Section):
+    """The learning rate over the work clock (samples), whatever the number of updates."""
+
+    kind: Literal["constant", "polynomial", "multistep", "exponential", "cosine"] = "constant"
+    warmup: str | None = None  # 5epochs, 1000samples
+    over: str | None = None  # default: the budget
+    power: float = Field(1.0, gt=0)
+    milestones: tuple[str, ...] = ()
+    gamma: float = Field(0.1, gt=0)
+    floor: float = Field(0.0, ge=0, le=1)
+
+    @field_validator("warmup", "over", "milestones")
+    @classmethod
+    def _amounts(cls, value: Any) -> Any:
+        for text in (value,) if isinstance(value, str) else value or ():
+            if Amount.parse(text, "a schedule's length").unit not in ("epochs", "samples"):
+                raise ValueError("must be in epochs or samples: the work clock knows no updates and no seconds")
+        return value
+
+
+class ScaleConfig(_Section):
+    """What changes with the number of workers, against a reference number of them.
+
+    `lr = "linear"` is Goyal's rule for synchronous SGD; `lr = "inverse", batch = "inverse"` is jain2018's for
+    asynchronous SGD: halve learning rate and batch when the workers double.
+    """
+
+    workers: int = Field(1, ge=1)
+    lr: Literal["none", "linear", "inverse"] = "none"
+    batch: Literal["none", "inverse"] = "none"
+
+
 class RecordConfig(_Section):
     gap: bool = True
     saves_per_epoch: float = Field(0, ge=0)
@@ -119,6 +153,8 @@ class Config(_Section):
     cluster: dict[str, Any] = Field(default_factory=dict)
     data: DataConfig = DataConfig()
     budget: BudgetConfig = BudgetConfig()
+    schedule: ScheduleConfig = ScheduleConfig()
+    scale: ScaleConfig = ScaleConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
     record: RecordConfig = RecordConfig()
     engine: Literal["sim"] = "sim"
@@ -138,12 +174,21 @@ class Config(_Section):
         """Samples of one worker's mini-batch."""
         workers = self.cluster_value().workers
         if self.data.global_batch is None:
-            return self.data.batch or 32
+            batch = self.data.batch or 32
+            if self.scale.batch == "none":
+                return batch
+            return max(1, round(batch * self.scale.workers / workers))
         if self.data.global_batch % workers:
             raise ConfigError(
                 f"data.global_batch {self.data.global_batch} cannot be shared equally by {workers} workers"
             )
         return self.data.global_batch // workers
+
+    @property
+    def lr(self) -> float:
+        """The learning rate, as scaled for the number of workers."""
+        ratio = self.cluster_value().workers / self.scale.workers
+        return self.optimizer.lr * {"none": 1.0, "linear": ratio, "inverse": 1 / ratio}[self.scale.lr]
 
     def plain(self) -> dict[str, Any]:
         """JSON and TOML values, without what is not set."""
@@ -316,6 +361,8 @@ def _toml(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_toml(v) for v in value) + "]"
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{json.dumps(k)} = {_toml(v)}" for k, v in value.items()) + " }"
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
     return repr(value)

@@ -18,7 +18,8 @@ from offbeat.core.solver import Solver
 from offbeat.core.task import Task
 from offbeat.engines.cluster import Cluster
 from offbeat.lab.config import Config
-from offbeat.solvers.optimizers import optimizer_factory
+from offbeat.solvers.optimizers import Factory, TwoStage, optimizer_factory
+from offbeat.solvers.schedules import Schedule
 from offbeat.tasks import TASKS
 from offbeat.tasks.module import ModuleTask
 from offbeat.tasks.partitions import PARTITIONS
@@ -85,7 +86,7 @@ class Plan:
 def build(config: Config) -> Plan:
     """The plan of a configuration."""
     task = build_task(config.task.name, config.task.options, config.batch)
-    optimizer = optimizer_factory(config.optimizer.name, lr=config.optimizer.lr, **config.optimizer.options)
+    optimizer = _optimizer(config, task)
     budget_config = config.budget
     if not budget_config.given:  # a target alone still ends
         limit = {"updates": 100_000} if task.size is None else {"epochs": 100.0}
@@ -93,7 +94,7 @@ def build(config: Config) -> Plan:
         config = config.model_copy(update={"budget": budget_config})
     return Plan(
         task=task,
-        solver=solvers.build(config.solver.name, optimizer, config.solver.options),
+        solver=_solver(config, optimizer, task),
         cluster=config.cluster_value(),
         budget=budget_config.budget(),
         seed=config.seed,
@@ -110,6 +111,45 @@ def build(config: Config) -> Plan:
         config=config.plain(),
         key=address(config),
     )
+
+
+def _optimizer(config: Config, task: Task) -> Factory:
+    made = optimizer_factory(config.optimizer.name, lr=config.lr, **config.optimizer.options)
+    if config.optimizer.first is None:
+        return made
+    first = dict(config.optimizer.first)
+    if "name" not in first or "for" not in first:
+        raise ConfigError(f"optimizer.first needs a name and for = '5epochs', got {config.optimizer.first}")
+    samples = _in_samples(str(first.pop("for")), task, "optimizer.first.for")
+    return TwoStage(optimizer_factory(**{"lr": config.lr, **first}), made, samples)
+
+
+def _solver(config: Config, optimizer: Factory, task: Task) -> Solver:
+    made: Solver = solvers.build(config.solver.name, optimizer, config.solver.options)
+    s = config.schedule
+    if s.kind != "constant" or s.warmup is not None:
+        over = s.over or next((f"{getattr(config.budget, u)}{u}" for u in config.budget.given), None)
+        amount = None if over is None else Amount.parse(over)
+        made.schedule = Schedule(
+            kind=s.kind,
+            warmup=0.0 if s.warmup is None else _in_samples(s.warmup, task, "schedule.warmup"),
+            total=None if amount is None else amount.samples(task.size),
+            power=s.power,
+            milestones=tuple(_in_samples(m, task, "schedule.milestones") for m in s.milestones),
+            gamma=s.gamma,
+            unit=float(task.size or 1),
+            floor=s.floor,
+        )
+    if config.optimizer.multipliers:
+        made.multipliers = config.optimizer.multipliers
+    return made
+
+
+def _in_samples(text: str, task: Task, what: str) -> float:
+    samples = Amount.parse(text, what).samples(task.size)
+    if samples is None:
+        raise ConfigError(f"{what} must be in epochs or samples, got {text!r}")
+    return samples
 
 
 def address(config: Config) -> str:

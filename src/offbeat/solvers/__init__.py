@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from importlib import import_module
 from inspect import signature
+from math import isfinite
 from typing import Any
 
 from offbeat.core.errors import ConfigError, unknown
@@ -24,6 +25,10 @@ def solver_class(name: str) -> Any:
     return load_object(SOLVERS[name], "solver")
 
 
+STABILISERS = ("clip", "clip_at", "introduce")
+"""Options of every solver with a parameter server."""
+
+
 def hyper_parameters(kind: Any) -> dict[str, Any]:
     """A solver's own hyper-parameters and their defaults (the optimizer is configured by itself)."""
     return {n: p.default for n, p in signature(kind).parameters.items() if n != "opt"}
@@ -32,13 +37,28 @@ def hyper_parameters(kind: Any) -> dict[str, Any]:
 def build(name: str, opt: Any, options: Mapping[str, Any]) -> Any:
     """A solver by name; a wrong hyper-parameter lists the right ones."""
     kind = solver_class(name)
-    known = hyper_parameters(kind)
+    own = hyper_parameters(kind)
+    extra = [k for k in STABILISERS if hasattr(kind, k)]
     for key in options:
-        if key not in known:
-            if not known:
-                raise ConfigError(f"solver {name!r} has no hyper-parameters, got {key!r}")
-            raise unknown(f"hyper-parameter of solver {name!r}", key, known)
-    return kind(opt, **options)
+        if key not in own and key not in extra:
+            raise unknown(f"hyper-parameter of solver {name!r}", key, [*own, *extra])
+    made = kind(opt, **{k: v for k, v in options.items() if k in own})
+    for key in extra:
+        if key in options:
+            setattr(made, key, _stabiliser(key, options[key]))
+    return made
+
+
+def _stabiliser(key: str, value: Any) -> Any:
+    if key == "clip_at":
+        if value not in ("worker", "server"):
+            raise unknown("solver.clip_at", str(value), ("worker", "server"))
+        return value
+    least = "above 0" if key == "clip" else "0 or more"
+    number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    if not number or value < 0 or (key == "clip" and value == 0):
+        raise ConfigError(f"solver.{key} must be a finite number, {least}, got {value!r}")
+    return float(value)
 
 
 def load_object(path: str, what: str) -> Any:

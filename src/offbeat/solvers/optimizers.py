@@ -1,7 +1,8 @@
 """Any torch optimizer that takes dense gradients without a closure, over one flat vector."""
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
@@ -11,12 +12,13 @@ from torch import Tensor
 from offbeat.core.errors import ConfigError, unknown
 from offbeat.core.layout import Layout
 from offbeat.core.void import Void
+from offbeat.solvers.layerwise import LAMB, LARS
 
-Factory = Callable[[Iterable[Tensor]], torch.optim.Optimizer]
+Factory = Callable[[Iterable[Any]], torch.optim.Optimizer]
 """`functools.partial(torch.optim.Adam, lr=1e-3)`, say."""
 
 # Elementwise rules give the same bits on one flat vector as on separate tensors, in half the time
-# (tests/test_optimizers.py checks every one). The others (Adafactor, Muon) need the shapes.
+# (tests/test_optimizers.py checks every one). The others (Adafactor, Muon, LARS, LAMB) need the shapes.
 ELEMENTWISE = frozenset(
     {"SGD", "Adam", "AdamW", "Adagrad", "RMSprop", "NAdam", "RAdam", "Adamax", "Adadelta", "ASGD", "Rprop"}
 )
@@ -24,35 +26,38 @@ REFUSED = {
     "LBFGS": "it evaluates the loss several times a step through a closure, and a server has no loss to evaluate",
     "SparseAdam": "it takes sparse gradients only, and offbeat's are dense",
 }
-OPTIMIZERS: Mapping[str, str] = {
-    name.lower(): name
-    for name in sorted(vars(torch.optim))
-    if isinstance(getattr(torch.optim, name), type)
-    and issubclass(getattr(torch.optim, name), torch.optim.Optimizer)
-    and name != "Optimizer"
+OPTIMIZERS: Mapping[str, type[torch.optim.Optimizer]] = {
+    **{
+        name.lower(): kind
+        for name, kind in sorted(vars(torch.optim).items())
+        if isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer) and name != "Optimizer"
+    },
+    "lars": LARS,
+    "lamb": LAMB,
 }
-"""Name in configurations -> class in torch.optim."""
+"""By name: every optimizer of torch.optim, and the layer-wise ones."""
+
+Multipliers = Mapping[str, Mapping[Any, float]]
+"""Pattern of segment names -> {"lr": factor, "decay": factor}; later patterns win."""
 
 
 def optimizer_factory(name: str, **options: Any) -> Factory:
-    """The factory of a named torch optimizer; a wrong name or option lists the right ones."""
+    """The factory of a named optimizer; a wrong name or option lists the right ones."""
     if name.lower() not in OPTIMIZERS:
         raise unknown("optimizer", name, OPTIMIZERS)
-    kind = getattr(torch.optim, OPTIMIZERS[name.lower()])
+    kind = OPTIMIZERS[name.lower()]
     if kind.__name__ in REFUSED:
         raise ConfigError(f"optimizer {name!r} cannot serve here: {REFUSED[kind.__name__]}")
     lr = options.get("lr")
     if lr is not None and not (isinstance(lr, int | float) and 0 < lr < float("inf")):
         raise ConfigError(f"optimizer.lr must be a positive, finite number, got {lr!r}")
+    known = [n for n in inspect.signature(kind).parameters if n != "params"]
+    for option in options:
+        if option not in known:
+            raise unknown(f"option of optimizer {name!r}", option, known)
     try:
         kind([torch.zeros(2, 2, requires_grad=True)], **options)
-    except TypeError:
-        known = [n for n in inspect.signature(kind).parameters if n != "params"]
-        wrong = next((o for o in options if o not in known), None)
-        if wrong is None:
-            raise ConfigError(f"optimizer {name!r} does not take these options: {options}") from None
-        raise unknown(f"option of optimizer {name!r}", wrong, known) from None
-    except (ValueError, RuntimeError) as e:
+    except (TypeError, ValueError, RuntimeError) as e:
         raise ConfigError(f"optimizer {name!r}: {str(e).splitlines()[0]}") from None
     factory: Factory = partial(kind, **options)
     return factory
@@ -61,39 +66,50 @@ def optimizer_factory(name: str, **options: Any) -> Factory:
 class Stepper:
     """A torch optimizer that owns a master vector and publishes a fresh copy after each step."""
 
-    def __init__(self, factory: Factory, x0: Tensor, layout: Layout) -> None:
+    def __init__(self, factory: Factory, x0: Tensor, layout: Layout, multipliers: Multipliers | None = None) -> None:
         self._master = x0.detach().clone()
-        probe = type(factory([torch.zeros(1, requires_grad=True)])).__name__ if _takes_flat(factory) else ""
-        flat = probe in ELEMENTWISE
-        self._params = [self._master] if flat else layout.views(self._master)
-        self._layout = None if flat else layout
+        self._layout: Layout | None = layout
+        if _elementwise(factory) and not multipliers:
+            self._layout = None
+        self._params = [self._master] if self._layout is None else layout.views(self._master)
         for p in self._params:
             p.requires_grad_(True)
         self.torch = _construct(factory, self._params)
-        if any(len(g["params"]) != len(self._params) for g in self.torch.param_groups):
-            raise ConfigError("the optimizer must hold all parameters in one group")
+        for group in self.torch.param_groups:
+            group["lr"] = float(group["lr"])
+        if multipliers:
+            self._spread(layout, multipliers)
 
     @property
     def lr(self) -> float:
         return float(self.torch.param_groups[0]["lr"])
 
-    def step(self, g: Tensor, factor: float = 1.0) -> Tensor:
+    def step(self, g: Tensor, factor: float = 1.0, work: float = 0.0) -> Tensor:
         """One step with gradient g at `factor` times the learning rate; the new parameters, never mutated again.
 
-        Staleness scales the step, not the gradient: Adam cancels a scaled gradient.
+        `work` is the work clock, for optimizers that change with it. Staleness scales the step, not the gradient:
+        Adam cancels a scaled gradient.
         """
         grads = [g] if self._layout is None else self._layout.views(g)
         for p, grad in zip(self._params, grads, strict=True):
             p.grad = grad
-        group = self.torch.param_groups[0]
-        lr = group["lr"]
+        groups = self.torch.param_groups
+        rates = [group["lr"] for group in groups]
         if factor != 1.0:
-            group["lr"] = lr * factor
+            for group in groups:
+                group["lr"] *= factor
         self.torch.step()
-        group["lr"] = lr
+        for group, lr in zip(groups, rates, strict=True):
+            group["lr"] = lr
         for p in self._params:
             p.grad = None
         return self._master.detach().clone()
+
+    def step_from(self, x: Tensor, g: Tensor, factor: float = 1.0, work: float = 0.0) -> Tensor:
+        """The same from x, for workers whose parameters also move in other ways."""
+        with torch.no_grad():
+            self._master.copy_(x)
+        return self.step(g, factor)
 
     def state(self) -> dict[str, Any]:
         """Plain values and tensors; copies, because torch goes on mutating its own."""
@@ -108,6 +124,75 @@ class Stepper:
             self._master.copy_(saved["master"])
         self.torch.load_state_dict({"state": saved["state"], "param_groups": saved["param_groups"]})
 
+    def _spread(self, layout: Layout, multipliers: Multipliers) -> None:
+        """One group a pair of factors, for learning rate and weight decay by segment."""
+        (base,) = self.torch.param_groups
+        options = {k: v for k, v in base.items() if k != "params"}
+        groups: dict[tuple[float, float], list[Tensor]] = {}
+        for segment, p in zip(layout.segments, self._params, strict=True):
+            groups.setdefault(factors_of(segment.name, multipliers), []).append(p)
+        self.torch.param_groups.clear()
+        for (lr, decay), params in groups.items():
+            scaled = {"lr": base["lr"] * lr, "weight_decay": base.get("weight_decay", 0.0) * decay}
+            self.torch.add_param_group({"params": params, **options, **scaled})
+
+
+def factors_of(name: str, multipliers: Multipliers) -> tuple[float, float]:
+    """The factors of a segment's learning rate and weight decay."""
+    lr = decay = 1.0
+    for pattern, factors in multipliers.items():
+        if fnmatchcase(name, pattern):
+            lr, decay = factors.get("lr", lr), factors.get("decay", decay)
+    return lr, decay
+
+
+class TwoStage:
+    """Another optimizer for the first samples, then the main one with fresh moments (wongpanich2020, Figure 3)."""
+
+    def __init__(self, first: Factory, then: Factory, samples: float) -> None:
+        self.first, self.then, self.samples = first, then, samples
+
+    def __call__(self, params: Iterable[Any]) -> torch.optim.Optimizer:
+        return self.then(params)
+
+
+class TwoStageStepper:
+    """Plain steps until the work clock says otherwise."""
+
+    def __init__(self, plan: TwoStage, x0: Tensor, layout: Layout, multipliers: Multipliers | None) -> None:
+        self._switch = plan.samples
+        self._stages = (Stepper(plan.first, x0, layout, multipliers), Stepper(plan.then, x0, layout, multipliers))
+        self._x = x0
+        self._work = 0.0
+
+    @property
+    def _now(self) -> Stepper:
+        return self._stages[self._work > self._switch]
+
+    @property
+    def torch(self) -> torch.optim.Optimizer:
+        return self._now.torch
+
+    @property
+    def lr(self) -> float:
+        return self._now.lr
+
+    def step(self, g: Tensor, factor: float = 1.0, work: float = 0.0) -> Tensor:
+        return self.step_from(self._x, g, factor, work)
+
+    def step_from(self, x: Tensor, g: Tensor, factor: float = 1.0, work: float = 0.0) -> Tensor:
+        self._work = work
+        self._x = self._now.step_from(x, g, factor)
+        return self._x
+
+    def state(self) -> dict[str, Any]:
+        return {"x": self._x, "work": self._work, "stages": [s.state() for s in self._stages]}
+
+    def load(self, saved: Mapping[str, Any]) -> None:
+        self._x, self._work = saved["x"], saved["work"]
+        for stage, state in zip(self._stages, saved["stages"], strict=True):
+            stage.load(state)
+
 
 class NoStepper:
     """The optimizer of a timing-only simulation."""
@@ -117,7 +202,10 @@ class NoStepper:
     def __init__(self, x0: Void) -> None:
         self._x = x0
 
-    def step(self, g: Any, factor: float = 1.0) -> Void:
+    def step(self, g: Any, factor: float = 1.0, work: float = 0.0) -> Void:
+        return self._x
+
+    def step_from(self, x: Any, g: Any, factor: float = 1.0, work: float = 0.0) -> Void:
         return self._x
 
     def state(self) -> dict[str, Any]:
@@ -127,24 +215,34 @@ class NoStepper:
         pass
 
 
-def start(factory: Factory, x0: Any, layout: Layout) -> Stepper | NoStepper:
+AnyStepper = Stepper | TwoStageStepper | NoStepper
+
+
+def start(factory: Factory, x0: Any, layout: Layout, multipliers: Multipliers | None = None) -> AnyStepper:
     """The optimizer at work on x0."""
-    return NoStepper(x0) if isinstance(x0, Void) else Stepper(factory, x0, layout)
+    if isinstance(x0, Void):
+        return NoStepper(x0)
+    if isinstance(factory, TwoStage):
+        return TwoStageStepper(factory, x0, layout, multipliers)
+    return Stepper(factory, x0, layout, multipliers)
 
 
-def _takes_flat(factory: Factory) -> bool:
+def _elementwise(factory: Factory) -> bool:
+    """Whether the factory makes an optimizer that may work on the flat vector."""
     try:
-        factory([torch.zeros(1, requires_grad=True)])
+        made = factory([torch.zeros(1, requires_grad=True)])
     except (ValueError, TypeError, RuntimeError):
         return False
-    return True
+    return type(made).__name__ in ELEMENTWISE
 
 
-def _construct(factory: Factory, params: list[Tensor]) -> torch.optim.Optimizer:
+def _construct(factory: Factory, params: Sequence[Tensor]) -> torch.optim.Optimizer:
     try:
         made = factory(params)
     except (ValueError, TypeError, RuntimeError) as e:
         raise ConfigError(f"the optimizer refuses these parameters: {str(e).splitlines()[0]}") from None
     if type(made).__name__ in REFUSED:
         raise ConfigError(f"{type(made).__name__} cannot serve here: {REFUSED[type(made).__name__]}")
+    if len(made.param_groups) != 1:
+        raise ConfigError(f"the optimizer must hold all parameters in one group, got {len(made.param_groups)}")
     return made

@@ -21,7 +21,7 @@ from offbeat.core import trace
 from offbeat.core.effects import Applied, Call, Grad, Gradient, Refused, Reply, ServerEffect, Stepped, View
 from offbeat.core.reduction import weighted_mean
 from offbeat.core.solver import Round, Solver, World
-from offbeat.solvers.optimizers import Factory, NoStepper, Stepper, start
+from offbeat.solvers.optimizers import AnyStepper, Factory, start
 
 
 @dataclass(slots=True)
@@ -40,7 +40,8 @@ class Server:
 
     x: Any
     version: int
-    opt: Stepper | NoStepper
+    opt: AnyStepper
+    world: World
     live: set[int]
     held: list[Held] = field(default_factory=list)
     waiting: set[int] = field(default_factory=set)
@@ -48,6 +49,8 @@ class Server:
     """What each worker was last sent: the snapshot its gradient will be computed on."""
     samples: int = 0
     """The work clock."""
+    absent: set[int] = field(default_factory=set)
+    """Workers that wait for their introduction."""
     memory: dict[str, Any] = field(default_factory=dict)
     """What the slots keep for themselves."""
 
@@ -77,9 +80,17 @@ Publish = Callable[[Server, int], View]
 
 
 class ParameterServer(Solver):
-    """A row of six slots."""
+    """A row of six slots.
+
+    Three stabilisers go with every row. `clip` bounds the norm of a gradient: on the worker (`clip_at="worker"`, which
+    bounds a single stale gradient) or of the mean on the server. `introduce` brings workers in gradually: worker i
+    starts when `introduce * i / W` epochs are done (Chen et al. 2016 took 3).
+    """
 
     records: ClassVar[tuple[type, ...]] = (Server, Worker, Held)
+    clip: float | None = None
+    clip_at: str = "worker"
+    introduce: float = 0.0
 
     def __init__(
         self,
@@ -95,24 +106,36 @@ class ParameterServer(Solver):
         self.gate, self.correct, self.collect, self.release, self.view = gate, correct, collect, release, view
 
     def init_server(self, x0: Any, world: World) -> Server:
-        s = Server(x0, 0, start(self.opt, x0, world.layout), set(world.present))
+        s = Server(x0, 0, start(self.opt, x0, world.layout, self.multipliers), world, set(world.present))
+        if self.introduce:
+            s.live = {i for i in s.live if self._introduced(s, i)}
         s.sent = {i: View(x0, 0) for i in s.live}
         return s
 
     def init_worker(self, rank: int, x0: Any, world: World) -> Worker:
-        return Worker(None if x0 is None else View(x0, 0))
+        asks = x0 is None or (self.introduce > 0 and rank > 0)
+        return Worker(None if asks else View(x0, 0))
 
     def round(self, w: Worker) -> Round:
         if w.view is None:
             w.view = yield Call()
             return
         g = yield Grad(w.view.x, w.view.version)
+        if g is None:  # cancelled
+            w.view = None
+            return
+        if self.clip is not None and self.clip_at == "worker":
+            g.value = clipped(g.value, self.clip)
         w.view = yield Call(g)
 
     def on_call(self, s: Server, worker: int, payload: Gradient | None) -> Iterator[ServerEffect]:
         g = payload
         if g is None:  # a pull: the worker is new, or its gradient was cancelled
-            yield self._send(s, worker)
+            if self._introduced(s, worker):
+                s.live.add(worker)
+                yield self._send(s, worker)
+            else:
+                s.absent.add(worker)
             return
         tau = trace.staleness(s.version, g.version)
         assert tau is not None
@@ -134,6 +157,11 @@ class ParameterServer(Solver):
         else:
             for i in self.release(s, arrival, stepping):
                 yield self._send(s, i)
+        if s.absent:
+            for i in sorted(i for i in s.absent if self._introduced(s, i)):
+                s.absent.discard(i)
+                s.live.add(i)
+                yield self._send(s, i)
 
     def on_join(self, s: Server, worker: int) -> Iterator[ServerEffect]:
         s.live.add(worker)
@@ -141,8 +169,8 @@ class ParameterServer(Solver):
 
     def on_lost(self, s: Server, worker: int) -> Iterator[ServerEffect]:
         """A barrier must not wait for the dead: the group re-forms without them."""
-        s.live.discard(worker)
-        s.waiting.discard(worker)
+        for group in (s.live, s.waiting, s.absent):
+            group.discard(worker)
         count = self.collect(s) if self.collect is not None and s.held else 0
         if count:
             yield from self._step(s, count)
@@ -157,16 +185,16 @@ class ParameterServer(Solver):
         return s.x
 
     def lr(self, s: Server) -> float:
-        return s.opt.lr
+        return s.opt.lr * self.rate(s.samples)
 
     def save_server(self, s: Server) -> Any:
-        kept = {name: getattr(s, name) for name in Server.__slots__ if name != "opt"}
+        kept = {name: getattr(s, name) for name in Server.__slots__ if name not in ("opt", "world")}
         return {**kept, "opt": s.opt.state()}
 
     def load_server(self, saved: Any, x0: Any, world: World) -> Server:
-        opt = start(self.opt, x0, world.layout)
+        opt = start(self.opt, x0, world.layout, self.multipliers)
         opt.load(saved["opt"])
-        return Server(**{**saved, "opt": opt})
+        return Server(**{**saved, "opt": opt, "world": world})
 
     def _step(self, s: Server, count: int) -> Iterator[ServerEffect]:
         """x <- opt(x, sum_l n_l scale_l d_l / sum_l n_l scale_l) at the mean scale, in worker order."""
@@ -182,14 +210,26 @@ class ParameterServer(Solver):
             direction = weighted_mean([h.direction for h in taken], weights)
             equal = all(h.scale == 1.0 for h in taken)
             factor = 1.0 if equal else sum(weights) / sum(h.gradient.samples for h in taken)
-        s.x = s.opt.step(direction, factor)
+        if self.clip is not None and self.clip_at == "server":
+            direction = clipped(direction, self.clip)
+        s.x = s.opt.step(direction, factor * self.rate(s.samples), s.samples)
         s.version += 1
         yield Stepped()
+
+    def _introduced(self, s: Server, worker: int) -> bool:
+        epochs = s.samples / (s.world.samples_per_epoch or 1)
+        return epochs >= self.introduce * worker / s.world.workers
 
     def _send(self, s: Server, worker: int) -> Reply:
         view = View(s.x, s.version) if self.view is None else self.view(s, worker)
         s.sent[worker] = view
         return Reply(worker, view)
+
+
+def clipped(g: Any, bound: float) -> Any:
+    """g, shortened to norm `bound` if it is longer."""
+    norm = float(g.norm())
+    return g * (bound / norm) if norm > bound else g
 
 
 def everybody(s: Server) -> int:
