@@ -251,7 +251,11 @@ def _write_weights(folder: Folder, name: str, plan: Plan, point: Point) -> None:
 def _group(engine: Sim) -> dict[str, Any] | None:
     stepper = getattr(engine.server, "opt", None)
     optimizer = getattr(stepper, "torch", None)
-    return None if optimizer is None else optimizer.param_groups[0]
+    if optimizer is None:
+        return None
+    # Where the momentum is the solver's own, the optimizer beneath it is plain SGD.
+    own = {k: getattr(engine.solver, k) for k in ("momentum", "nesterov") if hasattr(engine.solver, k)}
+    return {**optimizer.param_groups[0], **own}
 
 
 def _per_worker(plan: Plan) -> int | None:

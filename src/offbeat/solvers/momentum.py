@@ -1,0 +1,98 @@
+"""Asynchronous momentum SGD in its three forms, which are different algorithms.
+
+With eta constant, `multi-asgd` and `worker-momentum` coincide; a single buffer on the server compounds with the
+momentum that asynchrony itself brings (Mitliagkas et al. 2016).
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from offbeat.core.effects import Call, Grad, View
+from offbeat.core.solver import Round, World
+from offbeat.solvers.checks import number, plain_sgd
+from offbeat.solvers.optimizers import Factory
+from offbeat.solvers.parameter_server import Arrival, Held, ParameterServer, Server, Worker, clipped
+
+_WHY = "the momentum is solver.momentum"
+
+
+def advance(v: Any, g: Any, mu: float, nesterov: bool) -> tuple[Any, Any]:
+    """v <- mu v + g (v = g at first); the direction is v, or g + mu v for Nesterov. torch's semantics."""
+    v = g if v is None else mu * v + g
+    return v, g + mu * v if nesterov else v
+
+
+class AsyncMomentum(ParameterServer):
+    """One buffer on the server: v <- mu v + g; x <- x - eta v. Nesterov: x <- x - eta (g + mu v).
+
+    The "Async MSGD" of wongpanich2020 and the momentum of lamour2023 (heavy-ball in its code, Nesterov in its text).
+    On a quadratic of curvature h at constant staleness 1: stable for eta h < 1 - mu.
+    """
+
+    line = "ASGD with one momentum buffer on the server"
+    paper = "wongpanich2020, lamour2023"
+    cite = ("mitliagkas2016", "sutskever2013")
+
+    def __init__(self, opt: Factory, *, momentum: float = 0.9, nesterov: bool = False) -> None:
+        plain_sgd(opt, "async-momentum", _WHY)
+        self.momentum, self.nesterov = number("momentum", momentum, 0.0, 1.0, open_end=True), bool(nesterov)
+        super().__init__(opt, correct=self._accumulate)
+
+    def _accumulate(self, s: Server, arrival: Arrival) -> tuple[Any, float]:
+        v, direction = advance(s.memory.get("v"), arrival.gradient.value, self.momentum, self.nesterov)
+        s.memory["v"] = v
+        return direction, 1.0
+
+
+class MultiASGD(ParameterServer):
+    """One buffer a worker, on the server: v_i <- mu v_i + g; x <- x - eta v_i. Nesterov: x <- x - eta (g + mu v_i)."""
+
+    line = "ASGD with a momentum buffer for each worker, on the server"
+    paper = "wongpanich2020"
+    cite = ("hakimi2019dana",)
+
+    def __init__(self, opt: Factory, *, momentum: float = 0.9, nesterov: bool = False) -> None:
+        plain_sgd(opt, "multi-asgd", _WHY)
+        self.momentum, self.nesterov = number("momentum", momentum, 0.0, 1.0, open_end=True), bool(nesterov)
+        super().__init__(opt, correct=self._accumulate)
+
+    def _accumulate(self, s: Server, arrival: Arrival) -> tuple[Any, float]:
+        buffers = s.memory.setdefault("v", {})
+        v, direction = advance(buffers.get(arrival.worker), arrival.gradient.value, self.momentum, self.nesterov)
+        buffers[arrival.worker] = v
+        return direction, 1.0
+
+
+@dataclass(slots=True)
+class MomentumWorker:
+    """A worker that keeps its own momentum."""
+
+    view: View | None
+    v: Any = None
+
+
+class WorkerMomentum(ParameterServer):
+    """The worker sends its own momentum: v <- mu v + g; push v (Nesterov: g + mu v); the server's step is plain."""
+
+    line = "ASGD where each worker pushes its own momentum"
+    paper = "wongpanich2020"
+    cite = ("lin2018dgc",)
+    records: ClassVar[tuple[type, ...]] = (Server, Worker, Held, MomentumWorker)
+
+    def __init__(self, opt: Factory, *, momentum: float = 0.9, nesterov: bool = False) -> None:
+        plain_sgd(opt, "worker-momentum", _WHY)
+        self.momentum, self.nesterov = number("momentum", momentum, 0.0, 1.0, open_end=True), bool(nesterov)
+        super().__init__(opt)
+
+    def init_worker(self, rank: int, x0: Any, world: World) -> Any:
+        return MomentumWorker(super().init_worker(rank, x0, world).view)
+
+    def round(self, w: Any) -> Round:
+        if w.view is None:
+            w.view = yield Call()
+            return
+        g = yield Grad(w.view.x, w.view.version)
+        value = g.value if self.clip is None else clipped(g.value, self.clip)
+        v, g.value = advance(w.v, value, self.momentum, self.nesterov)
+        view = yield Call(g)
+        w.view, w.v = view, v
