@@ -20,6 +20,9 @@ CORE_RECORDS: tuple[type, ...] = (
     effects.Grad,
     effects.Call,
     effects.AllReduce,
+    effects.Reduced,
+    effects.SharedRead,
+    effects.SharedAdd,
     Row,
 )
 _SCALARS = (str, int, float, bool, type(None))
@@ -42,6 +45,15 @@ def _build(kind: type, values: dict[str, Any]) -> Any:
     return made
 
 
+class Live:
+    """What was saved of an object that must be made anew, such as an optimizer; the solver does so in `revive`."""
+
+    __slots__ = ("saved",)
+
+    def __init__(self, saved: Any) -> None:
+        self.saved = saved
+
+
 class Codec:
     """Encodes plain values, containers, tensors and the records it was given."""
 
@@ -61,6 +73,8 @@ class Codec:
                     tensors[names[id(node)]] = node
                 return {"$tensor": names[id(node)]}
             kind = type(node)
+            if callable(getattr(node, "state", None)):  # a torch optimizer at work
+                return {"$live": walk(node.state())}
             if self._kinds.get(kind.__name__) is kind:
                 return {"$record": kind.__name__, "fields": {f: walk(getattr(node, f)) for f in fields_of(kind)}}
             if isinstance(node, dict):
@@ -86,6 +100,8 @@ class Codec:
             match node:
                 case {"$tensor": name}:
                     return tensors[name]
+                case {"$live": saved}:
+                    return Live(walk(saved))
                 case {"$record": name, "fields": values}:
                     if name not in self._kinds:
                         raise StoreError(f"checkpoint holds a record {name!r} that this solver does not have")

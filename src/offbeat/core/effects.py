@@ -7,7 +7,11 @@ happen next. Plain classes with slots, because a timing-only simulation makes hu
 |---|---|---|
 | `Grad(at, version)` | worker | a `Gradient`, or None when the server cancelled it |
 | `Call(payload)` | worker | what the server's `Reply` carries; the server may hold it back |
-| `AllReduce(value, weight)` | worker | the weighted mean over the live workers, summed in worker order |
+| `AllReduce(value, weight, members, group)` | worker | `Reduced`: the weighted mean over the members |
+| `Send(to, message)` | worker | None, at once; each receiver's rule sees it in `on_message` |
+| `Mix(peer)` | worker | the mean of both workers' parameters, which both then have |
+| `SharedRead()`, `SharedAdd(delta)` | worker | the shared vector; None: no lock, chunk by chunk |
+| `Lock()`, `Unlock()` | worker | None; first come, first served |
 | `Applied(worker, gradient, version)` | both | None: an announcement that becomes one row of the trace |
 | `Refused(worker, gradient, version)` | server | None: likewise, for a gradient that was not used |
 | `Stepped()` | both | None: one more update was made |
@@ -85,12 +89,75 @@ class Call:
 
 
 class AllReduce:
-    """The mean of everybody's `value`, weighted by `weight`, in worker order; everybody gets the same bits."""
+    """The mean of the members' `value`, weighted by `weight`; everybody gets the same bits.
 
-    __slots__ = ("value", "weight")
+    `members` are the workers that take part, those of them that are alive (None: all). Summed in worker order or, with
+    `group`, within groups of so many and then over the groups, as a hierarchical all-reduce does.
+    """
 
-    def __init__(self, value: Any, weight: float = 1.0) -> None:
-        self.value, self.weight = value, weight
+    __slots__ = ("group", "members", "value", "weight")
+
+    def __init__(
+        self, value: Any, weight: float = 1.0, members: tuple[int, ...] | None = None, group: int | None = None
+    ) -> None:
+        self.value, self.weight, self.members, self.group = value, weight, members, group
+
+
+class Reduced:
+    """The answer to an `AllReduce`: the mean, and who took part."""
+
+    __slots__ = ("members", "value")
+
+    def __init__(self, value: Any, members: tuple[int, ...]) -> None:
+        self.value, self.members = value, members
+
+
+class Send:
+    """A message to other workers, not waited for."""
+
+    __slots__ = ("message", "to")
+
+    def __init__(self, to: tuple[int, ...], message: Any) -> None:
+        self.to, self.message = to, message
+
+
+class Mix:
+    """Atomically x_i, x_j <- (x_i + x_j) / 2 with a peer; both states' field `x` is replaced."""
+
+    __slots__ = ("peer",)
+
+    def __init__(self, peer: int) -> None:
+        self.peer = peer
+
+
+class SharedRead:
+    """Reads the shared vector without a lock, in `chunks` parts one after another: it may be torn."""
+
+    __slots__ = ("chunks",)
+
+    def __init__(self, chunks: int = 1) -> None:
+        self.chunks = chunks
+
+
+class SharedAdd:
+    """Adds to the shared vector without a lock, in `chunks` parts. Adds that are not atomic can lose others' adds."""
+
+    __slots__ = ("atomic", "chunks", "delta")
+
+    def __init__(self, delta: Any, chunks: int = 1, atomic: bool = True) -> None:
+        self.delta, self.chunks, self.atomic = delta, chunks, atomic
+
+
+class Lock:
+    """Waits for the one lock of the shared vector; first come, first served."""
+
+    __slots__ = ()
+
+
+class Unlock:
+    """Gives the lock to the next in line."""
+
+    __slots__ = ()
 
 
 class Stop:
@@ -143,4 +210,4 @@ class Stepped:
 
 
 ServerEffect = Reply | Cancel | Applied | Refused | Stepped
-WorkerEffect = Grad | Call | AllReduce | Applied | Stepped | Stop
+WorkerEffect = Grad | Call | AllReduce | Send | Mix | SharedRead | SharedAdd | Lock | Unlock | Applied | Stepped | Stop

@@ -19,6 +19,21 @@ def weighted_mean(values: Sequence[Any], weights: Sequence[float]) -> Any:
     return total / sum(weights)
 
 
+def hierarchical_mean(values: Sequence[Any], weights: Sequence[float], group: int) -> Any:
+    """Sums within groups of `group`, then over the groups: a ragged last group has the weight of its members only."""
+    sums = []
+    for start in range(0, len(values), group):
+        members = list(zip(values[start : start + group], weights[start : start + group], strict=True))
+        total = members[0][0] * members[0][1]
+        for value, n in members[1:]:
+            total = total + value * n
+        sums.append(total)
+    total = sums[0]
+    for part in sums[1:]:
+        total = total + part
+    return total / sum(weights)
+
+
 def payload_bytes(payload: Any) -> int:
     """Bytes a message would take on a wire: its vectors; the few numbers beside them are not counted."""
     if payload is None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from offbeat.core.effects import Call, Grad, Gradient, ServerEffect, WorkerEffect
+from offbeat.core.effects import Applied, Call, Grad, Gradient, ServerEffect, Stepped, WorkerEffect
 from offbeat.core.layout import Layout
 
 Round = Generator[WorkerEffect, Any, None]
@@ -21,6 +21,8 @@ class World:
     """The workers that are there at the start."""
     batch: int = 1
     samples_per_epoch: int | None = None
+    seed: int = 0
+    """For choices of topology, drawn through `core.seeds` with the stream "topology"."""
 
 
 class Solver(ABC):
@@ -58,6 +60,14 @@ class Solver(ABC):
     def on_call(self, s: Any, worker: int, payload: Any) -> Iterable[ServerEffect]:
         """The server's answer to one message. No `Reply` now means that the worker waits."""
         raise NotImplementedError(f"{type(self).__name__} has no server")
+
+    def on_message(self, w: Any, sender: int, message: Any) -> Iterable[Applied | Stepped]:
+        """A peer's message, handled atomically while the worker waits at a yield; may announce what it did."""
+        raise NotImplementedError(f"{type(self).__name__} takes no messages from peers")
+
+    def revive(self, w: Any, world: World) -> Any:
+        """Gives a worker's decoded state the objects that a checkpoint cannot carry (an optimizer at work)."""
+        return w
 
     def on_join(self, s: Any, worker: int) -> Iterable[ServerEffect]:
         """A worker appeared."""

@@ -23,6 +23,7 @@ _COUNTERS = (
     "served",
     "sequence",
     "free",
+    "fed",
     "started",
 )
 _SLOTS = (
@@ -59,7 +60,9 @@ def save(sim: Sim, tensors: dict[str, Any]) -> Any:
         "server": sim.solver.save_server(sim.server),
         "draws": sim.feed.draws,
         "service": None if sim.service is None else sim.service.position,
-        "joining": sorted(sim.joining),
+        "joining": sorted(sim.reduction.waiting),
+        "memory": sim.memory.state(),
+        "feeder": None if sim.feeder is None else sim.feeder.position,
     }
     return sim.codec.encode(tree, tensors)
 
@@ -73,9 +76,14 @@ def restore(sim: Sim, encoded: Any, tensors: Mapping[str, Any]) -> None:
     if sim.service is not None:
         sim.service.position = tree["service"]
     sim.server = sim.solver.load_server(tree["server"], sim.initial.x, sim.world)
+    if sim.feeder is not None:
+        sim.feeder.position = tree["feeder"]
+    sim.memory.load(tree["memory"])
     for w, saved in zip(sim.workers, tree["workers"], strict=True):
         for name in _SLOTS:
             setattr(w, name, saved[name])
+        if w.alive:
+            w.start = sim.solver.revive(w.start, sim.world)
         w.times.position, positions = saved["positions"]
         for delay, position in zip(w.delays, positions, strict=True):
             delay.position = position
@@ -83,7 +91,7 @@ def restore(sim: Sim, encoded: Any, tensors: Mapping[str, Any]) -> None:
         if w.alive:
             pending = _replay_round(sim, w)
             if i in tree["joining"]:
-                sim.joining[i] = pending
+                sim.reduction.waiting[i] = pending
         if saved["job"] is not None:
             x, version, source, draw, started, due, delay = saved["job"]
             w.job = Job(Point(x, w.buffers), version, source, draw, started=started)
@@ -100,8 +108,13 @@ def _replay_round(sim: Sim, w: WorkerSlot) -> Any:
     w.state = sim.codec.snapshot(w.start)
     w.round = sim.solver.round(w.state)
     pending = next(w.round)
-    for answer in w.answers:
-        pending = w.round.send(answer)
+    for kind, sender, value in w.answers:
+        if kind == "answer":
+            pending = w.round.send(value)
+        elif kind == "mixed":
+            w.state.x = value
+        else:  # announcements were made the first time
+            list(sim.solver.on_message(w.state, sender, value))
     return pending
 
 

@@ -127,13 +127,50 @@ class AllReduceCost:
 
 
 @dataclass(frozen=True)
+class PeerLatency:
+    """Latency between two sets of workers, both ways: "5ms@0-3>4-7"; "2ms" is for every pair."""
+
+    latency: float
+    one: tuple[int, ...] | None = None
+    other: tuple[int, ...] | None = None
+
+    @classmethod
+    def parse(cls, value: object, num_workers: int) -> "PeerLatency":
+        if isinstance(value, PeerLatency):
+            return value
+        text = value if isinstance(value, str) else str(value)
+        time, at, pair = text.partition("@")
+        if not at:
+            return cls(parse_duration(value, "peers"))
+        one, arrow, other = pair.partition(">")
+        if not arrow:
+            raise ConfigError(f"peers must be like '2ms' or '5ms@0-3>4-7', got {shown(value)}")
+        sets = (parse_workers(part, num_workers, "peers") for part in (one, other))
+        return cls(parse_duration(time, "peers"), *sets)
+
+    def applies_to(self, i: int, j: int) -> bool:
+        if self.one is None or self.other is None:
+            return True
+        return (i in self.one and j in self.other) or (j in self.one and i in self.other)
+
+    def __str__(self) -> str:
+        time = format_duration(self.latency)
+        if self.one is None or self.other is None:
+            return time
+        return f"{time}@{format_workers(self.one)}>{format_workers(self.other)}"
+
+
+@dataclass(frozen=True)
 class Cluster:
     """Workers 0 ... workers - 1, their times, links, server, joins and losses.
 
     `compute` is the time of one batch; a later entry overrides earlier ones for its workers. `delay` comes on top of
     it, and entries that name the same worker add up. `latency` (seconds, each way) and `bandwidth` (bytes per second
     of a worker's link) are the cost of a message, `service` what the server takes for each, one at a time, first come
-    first served. `schedule` lists (finish time, worker) in order and replaces compute and delay. A worker whose first
+    first served. `peers` is the latency between workers where they talk to each other (default: `latency`), `memory`
+    the time of one pass over a shared vector, and `feeder` the time that a mini-batch generator node takes for each
+    batch before a worker can begin with it (zero: every worker has its data at hand). `schedule` lists (finish time,
+    worker) in order and replaces compute and delay. A worker whose first
     event is a join is absent until then; every other worker is there from time 0.
     """
 
@@ -145,6 +182,9 @@ class Cluster:
     service: Distribution = ZERO
     allreduce: AllReduceCost = AllReduceCost()
     events: tuple[Event, ...] = ()
+    peers: tuple[PeerLatency, ...] = ()
+    memory: float = 0.0
+    feeder: Distribution = ZERO
     schedule: tuple[tuple[float, int], ...] | None = None
 
     def __post_init__(self) -> None:
@@ -166,6 +206,9 @@ class Cluster:
             raise ConfigError(f"service must be a distribution, got {shown(self.service)}")
         if not isinstance(self.allreduce, AllReduceCost):
             raise ConfigError(f"allreduce must be an AllReduceCost, got {shown(self.allreduce)}")
+        object.__setattr__(self, "memory", _time(self.memory, "memory"))
+        if not isinstance(self.feeder, Distribution):
+            raise ConfigError(f"feeder must be a distribution, got {shown(self.feeder)}")
         object.__setattr__(self, "events", self._checked_events())
         if self.schedule is not None:
             object.__setattr__(self, "schedule", self._checked_schedule(self.schedule))
@@ -240,8 +283,13 @@ class Cluster:
             bandwidth = values["bandwidth"]
             unlimited = bandwidth in (UNLIMITED, "inf", math.inf)
             values["bandwidth"] = math.inf if unlimited else parse_rate(bandwidth, "bandwidth")
-        if "service" in values:
-            values["service"] = parse_distribution(values["service"], "service")
+        for name in ("service", "feeder"):
+            if name in values:
+                values[name] = parse_distribution(values[name], name)
+        if "memory" in values:
+            values["memory"] = parse_duration(values["memory"], "memory")
+        if "peers" in values:
+            values["peers"] = tuple(PeerLatency.parse(value, num_workers) for value in _one_or_more(values["peers"]))
         if "allreduce" in values:
             values["allreduce"] = AllReduceCost.parse(values["allreduce"])
         if "events" in values:
@@ -261,6 +309,9 @@ class Cluster:
             "service": str(self.service),
             "allreduce": str(self.allreduce),
             "events": [str(event) for event in self.events],
+            "peers": [str(entry) for entry in self.peers],
+            "memory": format_duration(self.memory),
+            "feeder": str(self.feeder),
         }
         if self.schedule is not None:  # left out otherwise, because TOML has no null
             values["schedule"] = [[at, worker] for at, worker in self.schedule]
@@ -280,7 +331,12 @@ class Cluster:
         """One message over one link: latency + N / bandwidth."""
         return self.latency + num_bytes / self.bandwidth
 
-    def allreduce_time(self, num_bytes: int, num_workers: int) -> float:
+    def peer_time(self, i: int, j: int, num_bytes: int) -> float:
+        """One message between two workers; the last entry of `peers` that applies, else the common latency."""
+        latency = next((p.latency for p in reversed(self.peers) if p.applies_to(i, j)), self.latency)
+        return latency + num_bytes / self.bandwidth
+
+    def allreduce_time(self, num_bytes: int, num_workers: int, group: int | None = None) -> float:
         """An all-reduce of N bytes among W workers, 0 for W = 1.
 
         ring:          2 (W - 1) latency + 2 N (W - 1) / W / bandwidth
@@ -289,14 +345,18 @@ class Cluster:
                        g = min(G, W) members in the largest group, L = ceil(W / G) leaders. The g - 1 members send to
                        their leader, whose link takes them one after another; the leaders form a ring; then the
                        leader sends the sum to its members, at the same cost. Groups work side by side.
+
+        A solver may ask for groups of its own with `group`.
         """
         if not _is_count(num_workers) or num_workers < 1:
             raise ConfigError(f"an all-reduce needs a whole number of workers from 1, got {shown(num_workers)}")
-        if self.allreduce.kind == "ring":
+        if group is None and self.allreduce.kind == "ring":
             return self._ring_time(num_bytes, num_workers)
-        group = min(self.allreduce.group, num_workers)
-        num_leaders = math.ceil(num_workers / self.allreduce.group)
-        return 2 * (group - 1) * self.transfer_time(num_bytes) + self._ring_time(num_bytes, num_leaders)
+        size = group or self.allreduce.group
+        num_leaders = math.ceil(num_workers / size)
+        return 2 * (min(size, num_workers) - 1) * self.transfer_time(num_bytes) + self._ring_time(
+            num_bytes, num_leaders
+        )
 
     def _ring_time(self, num_bytes: int, num_workers: int) -> float:
         num_steps = 2 * (num_workers - 1)

@@ -6,7 +6,7 @@ gradient its point and batch are known and the result is needed only when its vi
 all gradients in flight side by side, and the result has the same bits for any pool.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from heapq import heappop, heappush
 from math import inf
 from typing import Any, ClassVar, Protocol
@@ -19,25 +19,36 @@ from offbeat.core.effects import (
     Cancel,
     Grad,
     Gradient,
+    Lock,
+    Mix,
     Refused,
     Reply,
+    Send,
     ServerEffect,
+    SharedAdd,
+    SharedRead,
     Stepped,
     Stop,
+    Unlock,
+    View,
 )
 from offbeat.core.errors import ConfigError
 from offbeat.core.feed import Feed
-from offbeat.core.reduction import payload_bytes, weighted_mean
+from offbeat.core.reduction import payload_bytes
 from offbeat.core.seeds import Draws, key64
 from offbeat.core.solver import Solver, World
 from offbeat.core.task import Point, Task
 from offbeat.core.trace import APPLIED, CANCELLED, IN_FLIGHT, LOST, REFUSED, staleness
 from offbeat.core.void import Void
 from offbeat.engines.cluster import Cluster
+from offbeat.engines.memory import SharedMemory
+from offbeat.engines.peers import Peers
 from offbeat.engines.pool import Job, Pool
+from offbeat.engines.reduce import Reduction
 from offbeat.engines.slot import WorkerSlot, mean_buffers, split_schedule
 
-COMPUTED, ARRIVED, SERVED, DELIVERED, REDUCED, CANCELLING, LOSE, JOIN = range(8)
+CODES = range(13)
+COMPUTED, FED, ARRIVED, SERVED, DELIVERED, REDUCED, MESSAGE, MIXED, READ, ADDED, CANCELLING, LOSE, JOIN = CODES
 
 
 class Watcher(Protocol):
@@ -56,7 +67,10 @@ class Watcher(Protocol):
 class Sim:
     """One simulated run: construct (or restore), then `run()`."""
 
-    asks: ClassVar[frozenset[type]] = frozenset({Grad, Call, AllReduce, Applied, Stepped, Stop})
+    asks: ClassVar[frozenset[type]] = frozenset(
+        {Grad, Call, AllReduce, Send, Mix, SharedRead, SharedAdd, Lock, Unlock, Applied, Stepped, Stop}
+    )
+    DELIVERED, REDUCED, MESSAGE, MIXED, READ, ADDED = DELIVERED, REDUCED, MESSAGE, MIXED, READ, ADDED
     clock: ClassVar[str] = "virtual"
 
     def __init__(
@@ -77,7 +91,7 @@ class Sim:
             names = ", ".join(sorted(e.__name__ for e in missing))
             raise ConfigError(f"the sim engine cannot run {type(solver).__name__}: it asks for {names}")
         self.task, self.solver, self.cluster, self.feed, self.seed = task, solver, cluster, feed, seed
-        self._gap, self._resumable, self._quota = gap, resumable, samples_per_worker
+        self._gap, self.resumable, self._quota = gap, resumable, samples_per_worker
         self.now = 0.0
         self.updates = self.samples = self.samples_applied = self.bytes = 0
         self.next_samples: float = inf  # the watcher's next mark, in samples ...
@@ -91,31 +105,48 @@ class Sim:
         self.free = 0.0  # the server is busy until then
         self.queued = 0.0  # time messages waited for the server, summed
         self.served = 0.0  # time the server was busy
-        self.joining: dict[int, AllReduce] = {}  # who waits in the all-reduce
+        self.reduction, self.peers, self.memory = Reduction(self), Peers(self), SharedMemory(self)
         self._watcher: Watcher | None = None
         self.codec = Codec(solver.records)
         self.service = None
         if cluster.service.mean > 0:
             self.service = Draws(cluster.service.sample, seed=seed, stream="service", source=0)
+        self.feeder = None  # the mini-batch generator node ...
+        if cluster.feeder.mean > 0:
+            self.feeder = Draws(cluster.feeder.sample, seed=seed, stream="feeder", source=0)
+        self.fed = 0.0  # ... is busy until then
         self._scripts = split_schedule(cluster)
         self.initial = task.init(seed)
         self._timing = isinstance(self.initial.x, Void)
         present = tuple(i for i in range(cluster.workers) if cluster.first_join(i) == 0)
-        self.world = World(cluster.workers, task.layout, present, feed.batch, task.size)
+        self.world = World(cluster.workers, task.layout, present, feed.batch, task.size, seed)
         self.server = solver.init_server(self.initial.x, self.world)
         self.workers = [WorkerSlot(i, cluster, seed, self.initial.buffers) for i in range(cluster.workers)]
         # A single worker has one gradient in flight: a pool could only add overhead.
         self.pool = Pool(self._compute, threads if cluster.workers > 1 else 0)
         self._handlers: tuple[Callable[[int, Any], None], ...] = (
             self._on_computed,
+            self._on_fed,
             self._on_arrived,
             self._on_served,
             self._on_delivered,
-            self._on_reduced,
+            self.reduction.end,
+            self.peers.arrive,
+            self.peers.mixed,
+            self.memory.chunk_read,
+            self.memory.chunk_added,
             self._on_cancelling,
             self._on_lose,
             self._on_join,
         )
+        self._exchanges: Mapping[type, Callable[[int, WorkerSlot, Any], None]] = {
+            AllReduce: self.reduction.begin,
+            Mix: self.peers.mix,
+            SharedRead: self.memory.read,
+            SharedAdd: self.memory.add,
+            Lock: self.memory.lock,
+            Unlock: self.memory.unlock,
+        }
         self.started = False
 
     # -- running ------------------------------------------------------------------------------------------------
@@ -127,7 +158,7 @@ class Sim:
             self.started = True
             for event in self.cluster.events:
                 if event.at > 0 or event.kind == "lose":
-                    self._push(event.at, event.worker, LOSE if event.kind == "lose" else JOIN, None)
+                    self.push(event.at, event.worker, LOSE if event.kind == "lose" else JOIN, None)
             for i in self.world.present:
                 self._begin(i, self.initial.x)
         heap, handlers, tick = self.heap, self._handlers, watcher.tick
@@ -156,6 +187,8 @@ class Sim:
             if w.job is not None:
                 self._note_unfinished(i, w.job, IN_FLIGHT)
         for _, worker, _, code, data in sorted(self.heap, key=lambda e: e[:3]):
+            if code == DELIVERED and isinstance(data[1], View):  # a snapshot under way to its worker
+                self._note_snapshot(worker, data[1].version)
             if code in (ARRIVED, SERVED) and isinstance(data, Gradient):
                 self._note(worker, data, getattr(self.server, "version", None), IN_FLIGHT, None)
         for worker, g in self.solver.held(self.server):
@@ -178,15 +211,15 @@ class Sim:
         self._pursue(i, w, None)
 
     def _start_round(self, w: WorkerSlot) -> None:
-        if self._resumable:
+        if self.resumable:
             w.start, w.answers = self.codec.snapshot(w.state), []
         w.round = self.solver.round(w.state)
 
     def _advance(self, i: int, answer: Any) -> None:
         """Answers the effect that the worker's rule waits for."""
         w = self.workers[i]
-        if self._resumable:
-            w.answers.append(answer)
+        if self.resumable:
+            w.answers.append(("answer", None, answer))
         self._pursue(i, w, answer)
 
     def _pursue(self, i: int, w: WorkerSlot, answer: Any) -> None:
@@ -206,17 +239,19 @@ class Sim:
             if kind is Call:
                 self._send_to_server(i, w, effect.payload)
                 return
-            if kind is AllReduce:
-                self.joining[i] = effect
-                self._reduce_if_complete()
+            if kind in self._exchanges:
+                self._exchanges[kind](i, w, effect)
                 return
             if kind is Stop:
                 self._leave(i)
                 return
-            self._announce(effect)
+            if kind is Send:
+                self.peers.send(i, w, effect)
+            else:
+                self.announce(effect)
             answer = None
-            if self._resumable:
-                w.answers.append(None)
+            if self.resumable:
+                w.answers.append(("answer", None, None))
 
     # -- gradients ----------------------------------------------------------------------------------------------
 
@@ -224,6 +259,21 @@ class Sim:
         if self._quota is not None and w.samples >= self._quota:
             self._leave(i)
             return
+        if self.feeder is not None:
+            begins = max(self.now, self.fed)
+            self.fed = begins + self.feeder.next()
+            if self.fed > self.now:
+                self.push(self.fed, i, FED, (w.life, effect))
+                return
+        self._compute_from_now(i, w, effect)
+
+    def _on_fed(self, i: int, data: tuple[int, Grad]) -> None:
+        """The generator node has made the batch that the worker waits for."""
+        w = self.workers[i]
+        if w.alive and w.life == data[0]:
+            self._compute_from_now(i, w, data[1])
+
+    def _compute_from_now(self, i: int, w: WorkerSlot, effect: Grad) -> None:
         source, draw = self.feed.take(i)
         job = Job(Point(effect.at, w.buffers), effect.version, source, draw, started=self.now)
         if self._scripts is None:
@@ -234,7 +284,7 @@ class Sim:
             job.due = self._scripted(i, w)
         w.job = job
         if job.due < inf:
-            self._push(job.due, i, COMPUTED, job)
+            self.push(job.due, i, COMPUTED, job)
         if not self._timing:
             self.dispatch(job)
 
@@ -289,7 +339,7 @@ class Sim:
 
     # -- messages -----------------------------------------------------------------------------------------------
 
-    def _push(self, time: float, worker: int, code: int, data: Any) -> None:
+    def push(self, time: float, worker: int, code: int, data: Any) -> None:
         self.sequence += 1
         heappush(self.heap, (time, worker, self.sequence, code, data))
 
@@ -299,7 +349,7 @@ class Sim:
         takes = self.cluster.transfer_time(size)
         if takes > 0:
             w.communicating += takes
-            self._push(self.now + takes, i, ARRIVED, payload)
+            self.push(self.now + takes, i, ARRIVED, payload)
         else:
             self._on_arrived(i, payload)
 
@@ -312,7 +362,7 @@ class Sim:
         self.queued += begins - self.now
         self.served += takes
         self.free = begins + takes
-        self._push(self.free, i, SERVED, payload)
+        self.push(self.free, i, SERVED, payload)
 
     def _on_served(self, i: int, payload: Any) -> None:
         self._perform(self.solver.on_call(self.server, i, payload))
@@ -324,7 +374,7 @@ class Sim:
             if type(effect) is Reply or type(effect) is Cancel:
                 outgoing.append(effect)
             else:
-                self._announce(effect)
+                self.announce(effect)
         for message in outgoing:
             to = self.workers[message.worker]
             value = message.value if type(message) is Reply else None
@@ -335,12 +385,15 @@ class Sim:
             data = (to.life, value)
             if takes > 0:
                 to.communicating += takes
-                self._push(self.now + takes, message.worker, code, data)
+                self.push(self.now + takes, message.worker, code, data)
             else:
                 self._handlers[code](message.worker, data)
 
     def _on_delivered(self, i: int, data: tuple[int, Any]) -> None:
-        life, value = data
+        self.deliver(i, *data)
+
+    def deliver(self, i: int, life: int, value: Any) -> None:
+        """Answers the effect that worker i waits for, unless it was lost meanwhile."""
         if self.workers[i].alive and self.workers[i].life == life:
             self._advance(i, value)
 
@@ -349,28 +402,6 @@ class Sim:
         if w.alive and w.life == data[0] and w.job is not None:
             self._drop_job(i, CANCELLED)
             self._advance(i, None)
-
-    # -- all-reduce ---------------------------------------------------------------------------------------------
-
-    def _reduce_if_complete(self) -> None:
-        alive = [i for i, w in enumerate(self.workers) if w.alive]
-        if not self.joining or any(i not in self.joining for i in alive):
-            return
-        members = [i for i in alive if i in self.joining]
-        asked = [self.joining[i] for i in members]
-        mean = weighted_mean([a.value for a in asked], [a.weight for a in asked])
-        size = payload_bytes(mean)
-        self.bytes += 2 * size * (len(members) - 1)
-        takes = self.cluster.allreduce_time(size, len(members))
-        for i in members:
-            self.workers[i].communicating += takes
-        self.joining = {}
-        self._push(self.now + takes, -1, REDUCED, (mean, [(i, self.workers[i].life) for i in members]))
-
-    def _on_reduced(self, _: int, data: tuple[Any, list[tuple[int, int]]]) -> None:
-        mean, members = data
-        for i, life in members:
-            self._on_delivered(i, (life, mean))
 
     # -- joins and losses ---------------------------------------------------------------------------------------
 
@@ -387,13 +418,13 @@ class Sim:
         w = self.workers[i]
         w.alive = False
         w.leave(self.now)
-        self.joining.pop(i, None)
         self._perform(self.solver.on_lost(self.server, i))
-        self._reduce_if_complete()
+        self.reduction.lost(i)
+        self.memory.lost(i)
 
     # -- the record ---------------------------------------------------------------------------------------------
 
-    def _announce(self, effect: Any) -> None:
+    def announce(self, effect: Any) -> None:
         kind = type(effect)
         if kind is Applied:
             gap = None
@@ -438,6 +469,11 @@ class Sim:
         age = staleness(version, job.version)
         ends = (None, False, outcome, None, 0, job.started, self.now, None, None)
         self.rows.append((self.now, i, job.source, job.draw, job.version, version, age, *ends))
+
+    def _note_snapshot(self, i: int, read: int) -> None:
+        version = getattr(self.server, "version", None)
+        ends = (None, False, IN_FLIGHT, None, 0, self.now, self.now, None, None)
+        self.rows.append((self.now, i, i, None, read, version, staleness(version, read), *ends))
 
     def breakdown(self) -> list[dict[str, float]]:
         """Where the seconds of each worker went."""
