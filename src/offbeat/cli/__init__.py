@@ -1,0 +1,60 @@
+"""The command line. Everything heavy is imported inside the command that needs it: `offbeat --help` answers at once."""
+
+import os
+import sys
+from typing import NoReturn
+
+import typer
+
+from offbeat.cli import data, lists, runs, studies
+from offbeat.cli.output import EXIT
+from offbeat.core.errors import OffbeatError
+
+app = typer.Typer(
+    help="Training out of sync, on purpose.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+data_app = typer.Typer(help="Datasets: what is there, and how to get them.", no_args_is_help=True)
+
+# One line a command, in the order of `offbeat --help`.
+app.command()(runs.run)
+app.command()(runs.resume)
+app.command()(runs.show)
+app.command()(studies.compare)
+app.command()(studies.sweep)
+app.command()(studies.demo)
+app.command("list")(lists.list_)
+app.add_typer(data_app, name="data")
+data_app.command("list")(data.data_list)
+data_app.command("get")(data.data_get)
+
+
+def _one_line(message: object) -> str:
+    return " ".join(str(message).split())
+
+
+def main() -> NoReturn:
+    """Errors in one line on stderr, exit code 2 for bad input, no tracebacks for what people do wrong."""
+    try:
+        code = app(standalone_mode=False)
+    except OffbeatError as e:
+        print(f"offbeat: {_one_line(e)}", file=sys.stderr)
+        code = e.exit_code
+    except KeyboardInterrupt:
+        print("offbeat: interrupted", file=sys.stderr)
+        code = EXIT["interrupted"]
+    except BrokenPipeError:  # the reader of our output has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 1
+    except Exception as e:
+        if hasattr(e, "format_message"):  # typer's own complaints about arguments
+            print(f"offbeat: {_one_line(e.format_message())}", file=sys.stderr)
+            code = 2
+        elif type(e).__name__ in ("Abort", "Exit"):
+            code = getattr(e, "exit_code", 1)
+        else:
+            raise
+    sys.exit(code if isinstance(code, int) else 0)

@@ -1,0 +1,39 @@
+"""How commands print: rows, estimates, JSON; and the exit code of each status."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+EXIT = {"done": 0, "failed": 1, "diverged": 3, "interrupted": 130}
+
+
+def json_safe(value: Any) -> Any:
+    """JSON knows no NaN: what is not a number is null."""
+    if isinstance(value, dict):
+        return {k: json_safe(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_safe(v) for v in value]
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return None
+    return value
+
+
+def print_estimate(found: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(json_safe(found)))
+        return
+    for name, value in found.items():
+        print(f"{name.replace('_', ' '):20} {value}")
+
+
+def print_rows(rows: Sequence[dict[str, Any]]) -> None:
+    from rich.table import Table
+
+    from offbeat import terminal
+
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for name in rows[0]:
+        table.add_column(name)
+    for row in rows:
+        table.add_row(*(str(v) for v in row.values()))
+    terminal.console().print(table)

@@ -1,0 +1,140 @@
+"""`offbeat run`, `resume`, `show`: one run and its folder."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from offbeat.cli.options import (
+    BatchOpt,
+    BudgetOpt,
+    DelayOpt,
+    DryOpt,
+    GlobalBatchOpt,
+    JsonOpt,
+    SeedOpt,
+    SetOpt,
+    SolverOpt,
+    TaskArg,
+    UntilOpt,
+    WorkersOpt,
+    read_values,
+)
+from offbeat.cli.output import EXIT, json_safe, print_estimate
+from offbeat.core.errors import ConfigError
+
+
+def run(
+    task: TaskArg,
+    solver: SolverOpt = None,
+    workers: WorkersOpt = None,
+    batch: BatchOpt = None,
+    global_batch: GlobalBatchOpt = None,
+    budget: BudgetOpt = None,
+    until: UntilOpt = None,
+    delay: DelayOpt = None,
+    settings: SetOpt = None,
+    seed: SeedOpt = None,
+    saves_per_epoch: Annotated[float | None, typer.Option(help="weight snapshots along the way")] = None,
+    on_divergence: Annotated[str | None, typer.Option(help="stop or continue")] = None,
+    out: Annotated[Path | None, typer.Option(help="this run's own folder (default: runs/<hash>)")] = None,
+    pool: Annotated[int | None, typer.Option(help="threads that compute gradients (default: all cores)")] = None,
+    checkpoint_every: Annotated[str, typer.Option(help="wall time between checkpoints")] = "30s",
+    again: Annotated[bool, typer.Option("--again", help="run anew what is already there")] = False,
+    dry_run: DryOpt = False,
+    as_json: JsonOpt = False,
+) -> None:
+    """Train once; the run leaves a folder. A finished run is shown again, an unfinished one goes on."""
+    from offbeat.core.units import parse_duration
+    from offbeat.lab.config import make, put
+
+    if pool is not None and pool < 0:
+        raise ConfigError(f"--pool must be a number of threads from 0, got {pool}")
+    seconds = parse_duration(checkpoint_every, "--checkpoint-every")
+    values = read_values(
+        task,
+        solver=solver,
+        workers=workers,
+        batch=batch,
+        global_batch=global_batch,
+        budget=budget,
+        until=until,
+        delay=delay,
+        settings=settings,
+        seed=seed,
+    )
+    if saves_per_epoch is not None:
+        put(values, "record.saves_per_epoch", saves_per_epoch)
+    if on_divergence is not None:
+        put(values, "on_divergence", on_divergence)
+    config = make(values)
+    if dry_run:
+        from offbeat.lab.estimate import estimate
+
+        print_estimate(estimate(config, pool), as_json)
+        return
+    _execute(config, out, pool=pool, again=again, checkpoint_seconds=seconds, as_json=as_json)
+
+
+def _execute(
+    config: Any, out: Path | None, *, pool: int | None, again: bool, checkpoint_seconds: float, as_json: bool
+) -> NoReturn:
+    from offbeat import terminal
+    from offbeat.lab.plan import build
+    from offbeat.lab.run import execute
+
+    plan = build(config)
+    folder = out if out is not None else Path("runs") / str(plan.key)
+    label = f"{plan.task.name} / {plan.solver_name}"
+    with terminal.run_progress(label, quiet=as_json and not sys.stderr.isatty()) as progress:
+        done = execute(plan, folder, pool=pool, again=again, checkpoint_seconds=checkpoint_seconds, progress=progress)
+    if as_json:
+        print(json.dumps(json_safe(done.summary)))
+    else:
+        terminal.show_summary(terminal.console(), done.summary)
+    if done.status == "interrupted":
+        print(f"interrupted; go on with: offbeat resume {folder}", file=sys.stderr)
+    elif done.status in ("failed", "diverged"):
+        print(f"{done.status}: {done.why}", file=sys.stderr)
+    raise typer.Exit(EXIT[done.status])
+
+
+def resume(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="the run's folder")],
+    pool: Annotated[int | None, typer.Option(help="threads that compute gradients")] = None,
+    checkpoint_every: Annotated[str, typer.Option(help="wall time between checkpoints")] = "30s",
+    as_json: JsonOpt = False,
+) -> None:
+    """Go on with an interrupted or killed run: it ends with the same bits as one never interrupted."""
+    from offbeat.core.units import parse_duration
+    from offbeat.lab.config import make
+    from offbeat.lab.folder import Folder
+
+    info = Folder(folder).read()
+    if info["config"].get("from") == "python":
+        raise ConfigError(f"{folder} was made by a Python script: run the script again, it goes on by itself")
+    seconds = parse_duration(checkpoint_every, "--checkpoint-every")
+    _execute(make(info["config"]), folder, pool=pool, again=False, checkpoint_seconds=seconds, as_json=as_json)
+
+
+def show(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="the run's folder")],
+    toml: Annotated[bool, typer.Option("--toml", help="its whole configuration, which `run` takes back")] = False,
+    as_json: JsonOpt = False,
+) -> None:
+    """What a run was and how it went."""
+    from offbeat import terminal
+    from offbeat.lab.config import to_toml
+    from offbeat.report.read import RunFiles
+
+    info = RunFiles.open(folder).info
+    if toml:
+        print(to_toml(info["config"]), end="")
+    elif as_json:
+        print(json.dumps(json_safe({**info.get("summary", {}), "status": info["status"], "run": str(folder)})))
+    elif "summary" in info:
+        terminal.show_summary(terminal.console(), {**info["summary"], "run": str(folder)})
+    else:
+        print(f"{info['status']}: not finished yet; go on with: offbeat resume {folder}")
