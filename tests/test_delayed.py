@@ -191,16 +191,26 @@ def test_immediate_applies_the_first_gradients_twice() -> None:
     assert seen == [1.0, 1.0 + 10.0, 1.0 + 10.0 + 1.0, 1.0 + 10.0 + 1.0 + 10.0]
 
 
-def test_a_step_without_any_gradient_keeps_its_place_in_the_queue() -> None:
+@pytest.mark.parametrize(
+    ("filling", "expected"),
+    [
+        ("wait", [0.0, 1.0, 1.0, 5.5]),  # applied: nothing, 1, None (skipped: v stays 1), 4 (v = 0.5 + 4)
+        ("immediate", [1.0, 2.5, 2.5, 7.25]),  # applied: 1, 1 (v = 1.5), None, 4 (v = 0.75 + 4)
+    ],
+)
+def test_a_step_without_any_gradient_keeps_its_place_in_the_queue(filling: str, expected: list[float]) -> None:
     p = torch.zeros(1, requires_grad=True)
-    optimizer = Delayed(torch.optim.SGD([p], lr=1.0, momentum=0.5), delay=1)
-    seen = []
-    for g in (1.0, None, 4.0, None):
+    inner = torch.optim.SGD([p], lr=1.0, momentum=0.5)
+    updates: list[int] = []
+    inner.register_step_post_hook(lambda *_: updates.append(len(seen)))
+    optimizer = Delayed(inner, 1, filling)
+    seen: list[float] = []
+    for g in (1.0, None, 4.0, 16.0):
         p.grad = None if g is None else torch.tensor([g])
         optimizer.step()
         seen.append(-p.item())
-    # applied: nothing, 1, None (skipped: v stays 1), 4 (v = 0.5 + 4)
-    assert seen == [0.0, 1.0, 1.0, 5.5]
+    assert seen == expected
+    assert updates == ([1, 2, 3] if filling == "wait" else [0, 1, 2, 3])  # an empty step is still an update
 
 
 @pytest.mark.parametrize(
