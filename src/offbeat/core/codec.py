@@ -13,6 +13,7 @@ from torch import Tensor
 from offbeat.core import effects
 from offbeat.core.errors import StoreError
 from offbeat.core.trace import Row
+from offbeat.core.void import Void
 
 CORE_RECORDS: tuple[type, ...] = (
     effects.Gradient,
@@ -24,6 +25,7 @@ CORE_RECORDS: tuple[type, ...] = (
     effects.SharedRead,
     effects.SharedAdd,
     Row,
+    Void,
 )
 _SCALARS = (str, int, float, bool, type(None))
 

@@ -8,7 +8,6 @@ thousands of draws.
 from collections.abc import Callable
 from functools import lru_cache
 from hashlib import blake2b
-from threading import local
 from typing import Any
 
 import numpy as np
@@ -36,8 +35,8 @@ def key64(seed: int, stream: str, source: int, draw: int) -> int:
     return int.from_bytes(digest, "little") >> 1
 
 
-class _Dial(local):
-    """One Philox a thread, set to the block that is wanted: a tenth of the cost of making a new one."""
+class Dial:
+    """One Philox, set to the block that is wanted: a tenth of the cost of making a new one. Not for several threads."""
 
     def __init__(self) -> None:
         self._bits = np.random.Philox(0)
@@ -53,21 +52,19 @@ class _Dial(local):
         return self._rng
 
 
-_dial = _Dial()
-
-
-def draw_block(sample: Sample, *, seed: int, stream: str, source: int, block: int) -> NDArray[np.float64]:
-    """Draws block * BLOCK ... (block + 1) * BLOCK - 1 of a (stream, source)."""
-    return sample(_dial.at(seed, stream, source, block), BLOCK)
-
-
 class Draws:
-    """The endless sequence of floats of one (stream, source), drawn in blocks, readable from any position."""
+    """The endless sequence of floats of one (stream, source), drawn in blocks, readable from any position.
 
-    __slots__ = ("_offset", "_sample", "_seed", "_source", "_start", "_stream", "_values")
+    Who draws from many sources in one thread hands them one `dial`.
+    """
 
-    def __init__(self, sample: Sample, *, seed: int, stream: str, source: int, position: int = 0) -> None:
+    __slots__ = ("_dial", "_offset", "_sample", "_seed", "_source", "_start", "_stream", "_values")
+
+    def __init__(
+        self, sample: Sample, *, seed: int, stream: str, source: int, position: int = 0, dial: Dial | None = None
+    ) -> None:
         self._sample, self._seed, self._stream, self._source = sample, seed, stream, source
+        self._dial = dial or Dial()
         self.position = position
 
     def next(self) -> float:
@@ -93,5 +90,5 @@ class Draws:
     def _fill(self) -> None:
         block, self._offset = divmod(self.position, BLOCK)
         self._start = block * BLOCK
-        values = draw_block(self._sample, seed=self._seed, stream=self._stream, source=self._source, block=block)
+        values = self._sample(self._dial.at(self._seed, self._stream, self._source, block), BLOCK)
         self._values = values.data  # a list of floats would be four times as large, and slower in thousands

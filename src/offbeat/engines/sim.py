@@ -35,7 +35,7 @@ from offbeat.core.effects import (
 from offbeat.core.errors import ConfigError
 from offbeat.core.feed import Feed
 from offbeat.core.reduction import payload_bytes
-from offbeat.core.seeds import Draws, key64
+from offbeat.core.seeds import Dial, Draws, key64
 from offbeat.core.solver import Solver, World
 from offbeat.core.task import Point, Task
 from offbeat.core.trace import APPLIED, CANCELLED, IN_FLIGHT, LOST, REFUSED, staleness
@@ -108,12 +108,13 @@ class Sim:
         self.reduction, self.peers, self.memory = Reduction(self), Peers(self), SharedMemory(self)
         self._watcher: Watcher | None = None
         self.codec = Codec(solver.records)
+        dial = Dial()
         self.service = None
         if cluster.service.mean > 0:
-            self.service = Draws(cluster.service.sample, seed=seed, stream="service", source=0)
+            self.service = Draws(cluster.service.sample, seed=seed, stream="service", source=0, dial=dial)
         self.feeder = None  # the mini-batch generator node ...
         if cluster.feeder.mean > 0:
-            self.feeder = Draws(cluster.feeder.sample, seed=seed, stream="feeder", source=0)
+            self.feeder = Draws(cluster.feeder.sample, seed=seed, stream="feeder", source=0, dial=dial)
         self.fed = 0.0  # ... is busy until then
         self._scripts = split_schedule(cluster)
         self.initial = task.init(seed)
@@ -121,7 +122,7 @@ class Sim:
         present = tuple(i for i in range(cluster.workers) if cluster.first_join(i) == 0)
         self.world = World(cluster.workers, task.layout, present, feed.batch, task.size, seed)
         self.server = solver.init_server(self.initial.x, self.world)
-        self.workers = [WorkerSlot(i, cluster, seed, self.initial.buffers) for i in range(cluster.workers)]
+        self.workers = [WorkerSlot(i, cluster, seed, self.initial.buffers, dial) for i in range(cluster.workers)]
         # A single worker has one gradient in flight: a pool could only add overhead.
         self.pool = Pool(self._compute, threads if cluster.workers > 1 else 0)
         self._handlers: tuple[Callable[[int, Any], None], ...] = (
@@ -187,10 +188,11 @@ class Sim:
             if w.job is not None:
                 self._note_unfinished(i, w.job, IN_FLIGHT)
         for _, worker, _, code, data in sorted(self.heap, key=lambda e: e[:3]):
-            if code == DELIVERED and isinstance(data[1], View):  # a snapshot under way to its worker
+            if code == DELIVERED and isinstance(data[1], View) and not self._void(worker, data[0]):
+                # A snapshot under way to its worker: it has no batch yet, and counts in the conservation law.
                 self._note_snapshot(worker, data[1].version)
-            if code in (ARRIVED, SERVED) and isinstance(data, Gradient):
-                self._note(worker, data, getattr(self.server, "version", None), IN_FLIGHT, None)
+            if code in (ARRIVED, SERVED) and isinstance(data[1], Gradient):
+                self._note(worker, data[1], getattr(self.server, "version", None), IN_FLIGHT, None)
         for worker, g in self.solver.held(self.server):
             self._note(worker, g, getattr(self.server, "version", None), IN_FLIGHT, None)
 
@@ -310,9 +312,9 @@ class Sim:
     def _compute(self, job: Job) -> Gradient:
         return self.task.gradient(job.point, job.batch, job.key)
 
-    def _on_computed(self, i: int, job: Job) -> None:
+    def _on_computed(self, i: int, job: Job | None) -> None:
         w = self.workers[i]
-        if w.job is not job:
+        if job is None or w.job is not job:
             return  # cancelled, or its worker was lost
         w.job = None
         g = self.pool.take(job)
@@ -349,23 +351,31 @@ class Sim:
         takes = self.cluster.transfer_time(size)
         if takes > 0:
             w.communicating += takes
-            self.push(self.now + takes, i, ARRIVED, payload)
+            self.push(self.now + takes, i, ARRIVED, (w.life, payload))
         else:
-            self._on_arrived(i, payload)
+            self._on_arrived(i, (w.life, payload))
 
-    def _on_arrived(self, i: int, payload: Any) -> None:
-        if self.service is None:
-            self._on_served(i, payload)
+    def _on_arrived(self, i: int, letter: tuple[int, Any]) -> None:
+        if self.service is None or self._void(i, letter[0]):
+            self._on_served(i, letter)
             return
         begins = self.free if self.free > self.now else self.now
         takes = self.service.next()
         self.queued += begins - self.now
         self.served += takes
         self.free = begins + takes
-        self.push(self.free, i, SERVED, payload)
+        self.push(self.free, i, SERVED, letter)
 
-    def _on_served(self, i: int, payload: Any) -> None:
-        self._perform(self.solver.on_call(self.server, i, payload))
+    def _on_served(self, i: int, letter: tuple[int, Any]) -> None:
+        life, payload = letter
+        if not self._void(i, life):
+            self._perform(self.solver.on_call(self.server, i, payload))
+        elif isinstance(payload, Gradient):
+            self._note(i, payload, getattr(self.server, "version", None), LOST, None)
+
+    def _void(self, i: int, life: int) -> bool:
+        """Whether a message's sender was lost meanwhile: what it had under way is lost with it."""
+        return not self.workers[i].alive or self.workers[i].life != life
 
     def _perform(self, effects: Iterable[ServerEffect]) -> None:
         """Runs the server's rule to its end, then sends what it said: a reply must not re-enter a rule half done."""
@@ -394,7 +404,7 @@ class Sim:
 
     def deliver(self, i: int, life: int, value: Any) -> None:
         """Answers the effect that worker i waits for, unless it was lost meanwhile."""
-        if self.workers[i].alive and self.workers[i].life == life:
+        if not self._void(i, life):
             self._advance(i, value)
 
     def _on_cancelling(self, i: int, data: tuple[int, Any]) -> None:

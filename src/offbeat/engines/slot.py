@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from offbeat.core.reduction import weighted_mean
-from offbeat.core.seeds import Draws
+from offbeat.core.seeds import Dial, Draws
 from offbeat.core.task import Buffers
 from offbeat.engines.cluster import Cluster
 from offbeat.engines.pool import Job
@@ -33,10 +33,11 @@ class WorkerSlot:
         "times",
     )
 
-    def __init__(self, i: int, cluster: Cluster, seed: int, buffers: Buffers) -> None:
-        self.times = Draws(cluster.compute_of(i).sample, seed=seed, stream="compute", source=i)
+    def __init__(self, i: int, cluster: Cluster, seed: int, buffers: Buffers, dial: Dial) -> None:
+        self.times = Draws(cluster.compute_of(i).sample, seed=seed, stream="compute", source=i, dial=dial)
         self.delays = [
-            Draws(d.sample, seed=seed, stream=f"delay{k}", source=i) for k, d in enumerate(cluster.delays_of(i))
+            Draws(d.sample, seed=seed, stream=f"delay{k}", source=i, dial=dial)
+            for k, d in enumerate(cluster.delays_of(i))
         ]
         self.state: Any = None
         self.start: Any = None  # the state when the round began

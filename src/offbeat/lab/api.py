@@ -89,9 +89,9 @@ def train(
     for key in settings:
         if key not in extra:
             raise unknown("argument of train", key, extra)
-    if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
+    if isinstance(batch, bool) or not isinstance(batch, int) or not 1 <= batch < 2**31:
         raise ConfigError(f"batch must be a whole number from 1, got {batch!r}")
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
         raise ConfigError(f"seed must be a whole number from 0, got {seed!r}")
     made_task = build_task(task, {}, batch) if isinstance(task, str) else as_task(task, "task")
     made_solver = _solver(solver, task)

@@ -56,8 +56,8 @@ class OptimizerConfig(_Open):
 
 
 class DataConfig(_Section):
-    batch: int | None = Field(None, ge=1)  # per worker
-    global_batch: int | None = Field(None, ge=1)  # shared by the workers
+    batch: int | None = Field(None, ge=1, lt=2**31)  # per worker
+    global_batch: int | None = Field(None, ge=1, lt=2**31)  # shared by the workers
     partition: Literal["shared", "interleaved", "split"] = "shared"
     sampling: Literal["shuffled", "replacement"] = "shuffled"
 

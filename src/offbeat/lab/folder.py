@@ -166,7 +166,10 @@ class Folder:
         self.write_table(f"parts/trace-{number:06d}.parquet", trace_table(rows))
 
     def drop_parts(self, keep: int) -> None:
-        """Removes the parts that are newer than the checkpoint."""
+        """Removes the parts that are newer than the checkpoint; the older ones must be there."""
+        for number in range(keep):
+            if not (self.path / f"parts/trace-{number:06d}.parquet").exists():
+                raise StoreError(f"{self.path} has lost parts/trace-{number:06d}.parquet, a piece of its trace")
         for part in (self.path / "parts").glob("trace-*.parquet"):
             if int(part.stem.rpartition("-")[2]) >= keep:
                 part.unlink()
@@ -195,18 +198,24 @@ class Folder:
                 return {k: f.get_tensor(k) for k in f.keys()}, json.loads(f.metadata()["offbeat"])  # noqa: SIM118
         except FileNotFoundError:
             raise StoreError(f"{self.path} has no {name}") from None
-        except (OSError, SafetensorError, ValueError, KeyError) as e:
-            raise StoreError(f"{path} cannot be read: {str(e).splitlines()[0]}") from None
+        except (OSError, SafetensorError, ValueError, KeyError, TypeError) as e:
+            raise StoreError(f"{path} cannot be read: {(str(e) or 'no note of ours').splitlines()[0]}") from None
 
     def clear(self) -> None:
         """Forgets an earlier run of this folder; only files that a run makes."""
-        for pattern in ("*.parquet", "*.safetensors", "run.json", "parts/*.parquet", "saves/*.safetensors"):
+        for pattern in ("*.parquet", "*.safetensors", "run.json", "saves/*.safetensors"):
             for path in self.path.glob(pattern):
                 path.unlink()
+        self._sweep()
 
     def tidy(self) -> None:
         """What only an unfinished run needs."""
         (self.path / "checkpoint.safetensors").unlink(missing_ok=True)
-        self.drop_parts(0)
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """The parts, and what a killed writer left half done."""
+        for path in [*self.path.glob("parts/*"), *self.path.glob(".*.tmp"), *self.path.glob("saves/.*.tmp")]:
+            path.unlink()
         if (self.path / "parts").exists():
             (self.path / "parts").rmdir()

@@ -138,7 +138,7 @@ def _run(
 
 
 def _close(plan: Plan, engine: Sim, watch: Watch, folder: Folder | None, info: dict[str, Any], ended: str) -> Run:
-    if watch.interrupted:
+    if watch.why == "interrupted":  # Ctrl-C in the last evaluation comes too late
         status = "interrupted"
         if folder is not None:
             watch.checkpoint()

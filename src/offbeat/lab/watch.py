@@ -10,7 +10,7 @@ from math import inf, isfinite
 from typing import Any, Protocol
 
 from offbeat.core.budget import HIGHER_IS_BETTER
-from offbeat.core.errors import ConfigError
+from offbeat.core.errors import ConfigError, StoreError
 from offbeat.core.task import Point
 from offbeat.core.trace import APPLIED, REFUSED, Row
 from offbeat.engines import checkpoint
@@ -117,7 +117,7 @@ class Watch:
         self._every_samples = every.samples(per_epoch) if every.unit != "updates" and per_epoch else None
         if every.unit == "samples":
             self._every_samples = every.count
-        self._evaluations = 0
+        self._evaluations = 0  # number of the next mark
         self._save_samples = per_epoch / plan.saves_per_epoch if per_epoch and plan.saves_per_epoch else None
         started = time.monotonic()
         self.wall_started = started
@@ -212,7 +212,6 @@ class Watch:
                 f"the held-out loss is {row['loss']} at the initial parameters: check the model, the loss and the data"
             )
         self._since = Tally()
-        self._evaluations += 1
         self.metrics.append(row)
         self._keep_best(row, point)
         for hook in self._on_evaluation:
@@ -315,17 +314,21 @@ class Watch:
     def restore(self, folder: Folder) -> None:
         """Goes on from the folder's checkpoint."""
         tensors, note = folder.read_tensors("checkpoint.safetensors")
-        saved = note["watch"]
-        for name in self._KEPT:
-            setattr(self, name, saved[name])
-        self.total.load(saved["total"])
-        self._since.load(saved["since"])
-        self.wall_before = saved["wall"]
-        if "best" in tensors:
-            buffers = {n.removeprefix("best."): t for n, t in tensors.items() if n.startswith("best.")}
-            self.best = Point(tensors["best"], buffers or None)
+        try:
+            saved = note["watch"]
+            for name in self._KEPT:
+                setattr(self, name, saved[name])
+            self.total.load(saved["total"])
+            self._since.load(saved["since"])
+            self.wall_before = saved["wall"]
+            if "best" in tensors:
+                buffers = {n.removeprefix("best."): t for n, t in tensors.items() if n.startswith("best.")}
+                self.best = Point(tensors["best"], buffers or None)
+            checkpoint.restore(self.engine, note["engine"], tensors)
+        except (KeyError, TypeError, AttributeError, RuntimeError) as e:
+            where = folder.path / "checkpoint.safetensors"
+            raise StoreError(f"{where} is damaged or of another run: {str(e).splitlines()[0]}") from None
         folder.drop_parts(self._parts)
-        checkpoint.restore(self.engine, note["engine"], tensors)
         self._set_marks()
 
     @property

@@ -123,6 +123,10 @@ class Stepper:
         with torch.no_grad():
             self._master.copy_(saved["master"])
         self.torch.load_state_dict({"state": saved["state"], "param_groups": saved["param_groups"]})
+        # torch casts state to the parameters' dtype (NAdam's mu_product is float32 always): put back what was saved.
+        for number, p in enumerate(p for group in self.torch.param_groups for p in group["params"]):
+            for name, value in saved["state"].get(number, {}).items():
+                self.torch.state[p][name] = value.clone() if isinstance(value, Tensor) else value
 
     def _spread(self, layout: Layout, multipliers: Multipliers) -> None:
         """One group a pair of factors, for learning rate and weight decay by segment."""

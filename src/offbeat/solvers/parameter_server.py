@@ -131,11 +131,14 @@ class ParameterServer(Solver):
     def on_call(self, s: Server, worker: int, payload: Gradient | None) -> Iterator[ServerEffect]:
         g = payload
         if g is None:  # a pull: the worker is new, or its gradient was cancelled
-            if self._introduced(s, worker):
-                s.live.add(worker)
-                yield self._send(s, worker)
-            else:
+            if not self._introduced(s, worker):
                 s.absent.add(worker)
+                return
+            s.live.add(worker)
+            if self.release is wait and any(h.worker == worker for h in s.held):
+                s.waiting.add(worker)  # it came back while its gradient is at the barrier, and waits with it
+            else:
+                yield self._send(s, worker)
             return
         tau = trace.staleness(s.version, g.version)
         assert tau is not None

@@ -2,9 +2,8 @@
 
 import copy
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
 from threading import Lock, local
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +14,7 @@ from offbeat.core.errors import ConfigError
 from offbeat.core.feed import Indices
 from offbeat.core.layout import Layout
 from offbeat.core.task import Buffers, Mapper, Point
-from offbeat.tasks.randomness import Keyed, moves_global_generator, seeded
+from offbeat.tasks.habits import Habits, habits
 from offbeat.tasks.samples import Samples, as_samples
 
 Loss = Callable[[Any, Any], Tensor]
@@ -60,7 +59,8 @@ class ModuleTask:
         self.size: int | None = len(self._train)
         self._threads = local()
         self._lock = Lock()
-        self._random: Literal["unknown", "none", "keyed", "global"] = "unknown"
+        self._training: Habits | None = None
+        self._evaluating: Habits | None = None
 
     # -- the protocol -------------------------------------------------------------------------------------------
 
@@ -72,12 +72,11 @@ class ModuleTask:
 
     def gradient(self, point: Point, batch: Indices | None, key: int) -> Gradient:
         assert batch is not None
-        if self._random == "unknown":
-            self._detect(point, batch, key)
-        if self._random == "global":
-            with seeded(key):
-                return self._gradient(point, batch)
-        with Keyed(key) if self._random == "keyed" else nullcontext():
+        if self._training is None:
+            with self._lock:
+                self._training = self._training or habits(lambda p: self._gradient(p, batch), point)
+        point, randomness = self._training.prepare(point, key)
+        with randomness:
             return self._gradient(point, batch)
 
     def evaluate(self, point: Point, mapper: Mapper) -> dict[str, float]:
@@ -87,14 +86,21 @@ class ModuleTask:
         size = len(test)
         chunks = [np.arange(i, min(i + _EVALUATED_AT_ONCE, size)) for i in range(0, size, _EVALUATED_AT_ONCE)]
 
-        def score(indices: Indices) -> tuple[float, int | None]:
+        def score(point: Point, indices: Indices) -> tuple[float, int | None]:
             model = self._module(point).eval()
             with torch.no_grad():
                 inputs, target = test.batch(indices)
                 output = model(inputs)
                 return self.loss(output, target).item() * len(indices), _correct(output, target)
 
-        results = mapper(score, chunks)
+        ways = self._evaluating = self._evaluating or habits(lambda p: score(p, chunks[0]), point)
+
+        def keyed_score(indices: Indices) -> tuple[float, int | None]:
+            where, randomness = ways.prepare(point, int(indices[0]))
+            with randomness:
+                return score(where, indices)
+
+        results = mapper(keyed_score, chunks)
         out = {"loss": sum(r[0] for r in results) / size}
         if all(r[1] is not None for r in results):
             out["accuracy"] = sum(r[1] for r in results) / size
@@ -108,7 +114,7 @@ class ModuleTask:
             "train_samples": self.size,
             "test_samples": held_out,
             "chance": self.chance,
-            "randomness": self._random,
+            "randomness": "unknown" if self._training is None else self._training.randomness,
         }
 
     # -- beyond the protocol ------------------------------------------------------------------------------------
@@ -164,24 +170,6 @@ class ModuleTask:
         if point.buffers is not None:
             buffers = {n: b.detach().clone() for n, b in model.named_buffers()}
         return Gradient(value, loss.item(), len(batch), _correct(output, target), float(value.norm()), buffers)
-
-    def _detect(self, point: Point, batch: Indices, key: int) -> None:
-        """Does the model draw random numbers, and can they be keyed? Decided once, on the first batch."""
-        with self._lock:
-            if self._random != "unknown":
-                return
-
-            def plain() -> None:
-                self._gradient(point, batch)
-
-            def keyed() -> None:
-                with Keyed(key):
-                    self._gradient(point, batch)
-
-            if not moves_global_generator(plain):
-                self._random = "none"
-            else:
-                self._random = "global" if moves_global_generator(keyed) else "keyed"
 
 
 def _trainable(module: nn.Module) -> Iterable[nn.Parameter]:

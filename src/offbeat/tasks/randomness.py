@@ -57,15 +57,23 @@ def _channel_dropout(
 ) -> Tensor:
     if not training or p == 0.0:
         return x
+    if p == 1.0:
+        return x * torch.zeros_like(x)
     shape = (*x.shape[:2], *(1,) * (x.dim() - 2))
     mask = x.new_empty(shape).bernoulli_(1 - p, generator=generator).div_(1 - p)
     return x.mul_(mask) if inplace else x * mask
 
 
+def _dropout3d(generator: torch.Generator, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    if x.dim() == 4:  # one sample, as torch takes it
+        return _channel_dropout(generator, x.unsqueeze(0), *args, **kwargs).squeeze(0)
+    return _channel_dropout(generator, x, *args, **kwargs)
+
+
 _REPLACED: dict[Any, Callable[..., Tensor]] = {
     F.dropout: _dropout,
     F.dropout2d: _channel_dropout,
-    F.dropout3d: _channel_dropout,
+    F.dropout3d: _dropout3d,
 }
 
 
