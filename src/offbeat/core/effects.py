@@ -19,6 +19,7 @@ happen next. Plain classes with slots, because a timing-only simulation makes hu
 | `Stop()` | worker | never: the worker leaves |
 """
 
+from copy import copy
 from typing import Any
 
 
@@ -59,6 +60,12 @@ class Gradient:
         self.source = self.draw = 0  # which mini-batch
         self.started = self.computed = 0.0
         self.work = 0  # samples processed by everybody when this gradient was delivered: the work clock
+
+    def carrying(self, value: Any) -> "Gradient":
+        """The same gradient with another value: what a rule was given is never changed."""
+        made = copy(self)
+        made.value = value
+        return made
 
 
 class View:

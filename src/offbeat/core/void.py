@@ -15,7 +15,7 @@ class Void:
         return self
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __neg__ = _same
-    __pow__ = __getitem__ = _same
+    __pow__ = __getitem__ = __abs__ = abs = _same
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> "Void":

@@ -34,5 +34,5 @@ class Backup(ParameterServer):
         return super().init_server(x0, world)
 
     def _enough(self, s: Server) -> int:
-        needed = s.world.workers - self.backups
+        needed = min(s.world.workers - self.backups, len(s.live))  # the lost are backups too
         return needed if len(s.held) >= needed else 0

@@ -1,24 +1,13 @@
 """Compressed pushes with error feedback."""
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 
-from offbeat.core.effects import Call, Grad, View
-from offbeat.core.solver import Round, World
 from offbeat.core.void import Void
 from offbeat.solvers.checks import choice, number, plain_sgd
 from offbeat.solvers.optimizers import Factory
-from offbeat.solvers.parameter_server import Held, ParameterServer, Server, Worker, clipped
-
-
-@dataclass(slots=True)
-class FeedbackWorker:
-    """A worker with what it has not sent yet."""
-
-    view: View | None
-    e: Any = None
+from offbeat.solvers.parameter_server import ParameterServer
 
 
 class Compressed(ParameterServer):
@@ -32,27 +21,16 @@ class Compressed(ParameterServer):
     line = "ASGD with top-k or sign compression and error feedback"
     paper = "-"
     cite = ("stich2018", "karimireddy2019")
-    records: ClassVar[tuple[type, ...]] = (Server, Worker, Held, FeedbackWorker)
 
     def __init__(self, opt: Factory, *, kind: str = "topk", share: float = 0.01) -> None:
         plain_sgd(opt, "compressed", "error feedback is exact only for a linear rule")
         self.kind, self.share = choice("kind", kind, ("topk", "sign")), number("share", share, 1e-12, 1.0)
-        super().__init__(opt)
+        super().__init__(opt, push=self._feed_back)
 
-    def init_worker(self, rank: int, x0: Any, world: World) -> Any:
-        return FeedbackWorker(super().init_worker(rank, x0, world).view)
-
-    def round(self, w: Any) -> Round:
-        if w.view is None:
-            w.view = yield Call()
-            return
-        g = yield Grad(w.view.x, w.view.version)
-        value = g.value if self.clip is None else clipped(g.value, self.clip)
-        p = value if w.e is None else value + w.e
+    def _feed_back(self, e: Any, g: Any) -> tuple[Any, Any]:
+        p = g if e is None else g + e
         q = compress(p, self.kind, self.share)
-        g.value = q
-        view = yield Call(g)
-        w.view, w.e = view, p - q
+        return p - q, q
 
 
 def compress(p: Any, kind: str, share: float) -> Any:

@@ -4,22 +4,15 @@ With eta constant, `multi-asgd` and `worker-momentum` coincide; a single buffer 
 momentum that asynchrony itself brings (Mitliagkas et al. 2016).
 """
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
-from offbeat.core.effects import Call, Grad, View
-from offbeat.core.solver import Round, World
+import torch
+
 from offbeat.solvers.checks import number, plain_sgd
 from offbeat.solvers.optimizers import Factory
-from offbeat.solvers.parameter_server import Arrival, Held, ParameterServer, Server, Worker, clipped
+from offbeat.solvers.parameter_server import Arrival, ParameterServer, Server
 
 _WHY = "the momentum is solver.momentum"
-
-
-def advance(v: Any, g: Any, mu: float, nesterov: bool) -> tuple[Any, Any]:
-    """v <- mu v + g (v = g at first); the direction is v, or g + mu v for Nesterov. torch's semantics."""
-    v = g if v is None else mu * v + g
-    return v, g + mu * v if nesterov else v
 
 
 class AsyncMomentum(ParameterServer):
@@ -39,9 +32,8 @@ class AsyncMomentum(ParameterServer):
         super().__init__(opt, correct=self._accumulate)
 
     def _accumulate(self, s: Server, arrival: Arrival) -> tuple[Any, float]:
-        v, direction = advance(s.memory.get("v"), arrival.gradient.value, self.momentum, self.nesterov)
-        s.memory["v"] = v
-        return direction, 1.0
+        s.memory["v"], u = advance(s.memory.get("v"), arrival.gradient.value, self.momentum, self.nesterov)
+        return u, 1.0
 
 
 class MultiASGD(ParameterServer):
@@ -57,18 +49,9 @@ class MultiASGD(ParameterServer):
         super().__init__(opt, correct=self._accumulate)
 
     def _accumulate(self, s: Server, arrival: Arrival) -> tuple[Any, float]:
-        buffers = s.memory.setdefault("v", {})
-        v, direction = advance(buffers.get(arrival.worker), arrival.gradient.value, self.momentum, self.nesterov)
-        buffers[arrival.worker] = v
-        return direction, 1.0
-
-
-@dataclass(slots=True)
-class MomentumWorker:
-    """A worker that keeps its own momentum."""
-
-    view: View | None
-    v: Any = None
+        v, i = s.memory.setdefault("v", {}), arrival.worker
+        v[i], u = advance(v.get(i), arrival.gradient.value, self.momentum, self.nesterov)
+        return u, 1.0
 
 
 class WorkerMomentum(ParameterServer):
@@ -77,22 +60,14 @@ class WorkerMomentum(ParameterServer):
     line = "ASGD where each worker pushes its own momentum"
     paper = "wongpanich2020"
     cite = ("lin2018dgc",)
-    records: ClassVar[tuple[type, ...]] = (Server, Worker, Held, MomentumWorker)
 
     def __init__(self, opt: Factory, *, momentum: float = 0.9, nesterov: bool = False) -> None:
         plain_sgd(opt, "worker-momentum", _WHY)
         self.momentum, self.nesterov = number("momentum", momentum, 0.0, 1.0, open_end=True), bool(nesterov)
-        super().__init__(opt)
+        super().__init__(opt, push=lambda v, g: advance(v, g, self.momentum, self.nesterov))
 
-    def init_worker(self, rank: int, x0: Any, world: World) -> Any:
-        return MomentumWorker(super().init_worker(rank, x0, world).view)
 
-    def round(self, w: Any) -> Round:
-        if w.view is None:
-            w.view = yield Call()
-            return
-        g = yield Grad(w.view.x, w.view.version)
-        value = g.value if self.clip is None else clipped(g.value, self.clip)
-        v, g.value = advance(w.v, value, self.momentum, self.nesterov)
-        view = yield Call(g)
-        w.view, w.v = view, v
+def advance(v: Any, g: Any, mu: float, nesterov: bool) -> tuple[Any, Any]:
+    """v <- mu v + g (v = g at first), and the direction: v, or g + mu v for Nesterov. torch's semantics, and bits."""
+    v = g if v is None else mu * v + g
+    return v, torch.add(g, v, alpha=mu) if nesterov else v

@@ -201,10 +201,8 @@ class TwoStageStepper:
 class NoStepper:
     """The optimizer of a timing-only simulation."""
 
-    lr = 0.0
-
-    def __init__(self, x0: Void) -> None:
-        self._x = x0
+    def __init__(self, x0: Void, lr: float) -> None:
+        self._x, self.lr = x0, lr
 
     def step(self, g: Any, factor: float = 1.0, work: float = 0.0) -> Void:
         return self._x
@@ -225,7 +223,7 @@ AnyStepper = Stepper | TwoStageStepper | NoStepper
 def start(factory: Factory, x0: Any, layout: Layout, multipliers: Multipliers | None = None) -> AnyStepper:
     """The optimizer at work on x0."""
     if isinstance(x0, Void):
-        return NoStepper(x0)
+        return NoStepper(x0, float(factory([torch.zeros(1, requires_grad=True)]).param_groups[0]["lr"]))
     if isinstance(factory, TwoStage):
         return TwoStageStepper(factory, x0, layout, multipliers)
     return Stepper(factory, x0, layout, multipliers)

@@ -1,6 +1,6 @@
 """The parameter server: one solver with six slots; each named method is a row of values for them.
 
-    worker:  g = grad(x_read);  x_read <- push(g)
+    worker:  g = grad(x_read);  push(g), which may keep something for the next time
     server:  on g from worker i, with staleness tau:
              gate     accept it?                         refuse otherwise
              correct  (direction, scale) from g          compensate for staleness
@@ -9,7 +9,7 @@
              release  whom to answer now
              view     what they are sent
 
-An empty slot does nothing: accept, take g as it is, step on every gradient, answer the sender, send x.
+An empty slot does nothing: push g, accept, take it as it is, step on every gradient, answer the sender, send x.
 Li et al., "Scaling distributed machine learning with the parameter server", OSDI 2014.
 """
 
@@ -21,6 +21,7 @@ from offbeat.core import trace
 from offbeat.core.effects import Applied, Call, Grad, Gradient, Refused, Reply, ServerEffect, Stepped, View
 from offbeat.core.reduction import weighted_mean
 from offbeat.core.solver import Round, Solver, World
+from offbeat.core.void import Void
 from offbeat.solvers.optimizers import AnyStepper, Factory, start
 
 
@@ -50,16 +51,17 @@ class Server:
     samples: int = 0
     """The work clock."""
     absent: set[int] = field(default_factory=set)
-    """Workers that wait for their introduction."""
+    """Workers that have asked, and wait for their introduction."""
     memory: dict[str, Any] = field(default_factory=dict)
     """What the slots keep for themselves."""
 
 
 @dataclass(slots=True)
 class Worker:
-    """A worker's state: what it was last sent; None until it has asked."""
+    """A worker's state: what it was last sent (None until it has asked), and what its `push` keeps."""
 
     view: View | None
+    memory: Any = None
 
 
 class Arrival:
@@ -72,6 +74,8 @@ class Arrival:
         self.refused = False
 
 
+Push = Callable[[Any, Any], tuple[Any, Any]]
+"""(what the worker kept, g) -> (what it keeps, what it pushes)."""
 Gate = Callable[[Server, Arrival], bool]
 Correct = Callable[[Server, Arrival], tuple[Any, float]]
 Collect = Callable[[Server], int]
@@ -80,7 +84,7 @@ Publish = Callable[[Server, int], View]
 
 
 class ParameterServer(Solver):
-    """A row of six slots.
+    """A row of slots.
 
     Three stabilisers go with every row. `clip` bounds the norm of a gradient: on the worker (`clip_at="worker"`, which
     bounds a single stale gradient) or of the mean on the server. `introduce` brings workers in gradually: worker i
@@ -101,8 +105,9 @@ class ParameterServer(Solver):
         collect: Collect | None = None,
         release: Release | None = None,
         view: Publish | None = None,
+        push: Push | None = None,
     ) -> None:
-        self.opt = opt
+        self.opt, self.push = opt, push
         self.gate, self.correct, self.collect, self.release, self.view = gate, correct, collect, release, view
 
     def init_server(self, x0: Any, world: World) -> Server:
@@ -124,21 +129,19 @@ class ParameterServer(Solver):
         if g is None:  # cancelled
             w.view = None
             return
+        value, memory = g.value, w.memory
         if self.clip is not None and self.clip_at == "worker":
-            g.value = clipped(g.value, self.clip)
-        w.view = yield Call(g)
+            value = clipped(value, self.clip)
+        if self.push is not None:
+            memory, value = self.push(memory, value)
+        view = yield Call(g if value is g.value else g.carrying(value))
+        w.view, w.memory = view, memory
 
     def on_call(self, s: Server, worker: int, payload: Gradient | None) -> Iterator[ServerEffect]:
         g = payload
         if g is None:  # a pull: the worker is new, or its gradient was cancelled
-            if not self._introduced(s, worker):
-                s.absent.add(worker)
-                return
-            s.live.add(worker)
-            if self.release is wait and any(h.worker == worker for h in s.held):
-                s.waiting.add(worker)  # it came back while its gradient is at the barrier, and waits with it
-            else:
-                yield self._send(s, worker)
+            s.absent.add(worker)
+            yield from self._admit(s)
             return
         tau = trace.staleness(s.version, g.version)
         assert tau is not None
@@ -161,14 +164,7 @@ class ParameterServer(Solver):
             for i in self.release(s, arrival, stepping):
                 yield self._send(s, i)
         if s.absent:
-            for i in sorted(i for i in s.absent if self._introduced(s, i)):
-                s.absent.discard(i)
-                s.live.add(i)
-                yield self._send(s, i)
-
-    def on_join(self, s: Server, worker: int) -> Iterator[ServerEffect]:
-        s.live.add(worker)
-        yield from ()
+            yield from self._admit(s)
 
     def on_lost(self, s: Server, worker: int) -> Iterator[ServerEffect]:
         """A barrier must not wait for the dead: the group re-forms without them."""
@@ -180,6 +176,7 @@ class ParameterServer(Solver):
             for i in sorted(s.waiting):
                 yield self._send(s, i)
             s.waiting.clear()
+        yield from self._admit(s)
 
     def held(self, s: Server) -> list[tuple[int, Gradient]]:
         return [(h.worker, h.gradient) for h in s.held]
@@ -219,6 +216,17 @@ class ParameterServer(Solver):
         s.version += 1
         yield Stepped()
 
+    def _admit(self, s: Server) -> Iterator[ServerEffect]:
+        """Lets in who asked and may begin; the first of them, if there is nobody else."""
+        for i in sorted(s.absent):
+            if self._introduced(s, i) or not s.live:
+                s.absent.discard(i)
+                s.live.add(i)
+                if self.release is wait and any(h.worker == i for h in s.held):
+                    s.waiting.add(i)  # it came back while its gradient is at the barrier, and waits with it
+                else:
+                    yield self._send(s, i)
+
     def _introduced(self, s: Server, worker: int) -> bool:
         epochs = s.samples / (s.world.samples_per_epoch or 1)
         return epochs >= self.introduce * worker / s.world.workers
@@ -231,6 +239,8 @@ class ParameterServer(Solver):
 
 def clipped(g: Any, bound: float) -> Any:
     """g, shortened to norm `bound` if it is longer."""
+    if isinstance(g, Void):
+        return g
     norm = float(g.norm())
     return g * (bound / norm) if norm > bound else g
 
