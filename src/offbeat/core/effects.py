@@ -9,10 +9,13 @@ happen next. Plain classes with slots, because a timing-only simulation makes hu
 | `Call(payload)` | worker | what the server's `Reply` carries; the server may hold it back |
 | `AllReduce(value, weight, members, group)` | worker | `Reduced`: the weighted mean over the members |
 | `Send(to, message)` | worker | None, at once; each receiver's rule sees it in `on_message` |
-| `Mix(peer)` | worker | the mean of both workers' parameters, which both then have |
-| `SharedRead()`, `SharedAdd(delta)` | worker | the shared vector; None: no lock, chunk by chunk |
+| `Wait(peer)` | worker | True after the next message, from whomever; False if that peer is gone |
+| `Mix(peer)` | worker | None, when both workers have the mean of their parameters |
+| `SharedRead()` | worker | a `View` of the shared vector, perhaps torn: no lock, chunk by chunk |
+| `SharedAdd(delta)` | worker | how many adds were finished before this one |
 | `Lock()`, `Unlock()` | worker | None; first come, first served |
 | `Applied(worker, gradient, version)` | both | None: an announcement that becomes one row of the trace |
+| `Received(worker, gradient, staleness)` | worker | None: likewise, where a peer's gradient is applied too |
 | `Refused(worker, gradient, version)` | server | None: likewise, for a gradient that was not used |
 | `Stepped()` | both | None: one more update was made |
 | `Reply(worker, value)`, `Cancel(worker)` | server | None |
@@ -99,7 +102,8 @@ class AllReduce:
     """The mean of the members' `value`, weighted by `weight`; everybody gets the same bits.
 
     `members` are the workers that take part, those of them that are alive (None: all). Summed in worker order or, with
-    `group`, within groups of so many and then over the groups, as a hierarchical all-reduce does.
+    `group`, within groups of so many and then over the groups, as a hierarchical all-reduce does. A member of weight 0
+    only listens; if all but one do, it is a broadcast, and if all do, the mean is None.
     """
 
     __slots__ = ("group", "members", "value", "weight")
@@ -111,21 +115,31 @@ class AllReduce:
 
 
 class Reduced:
-    """The answer to an `AllReduce`: the mean, and who took part."""
+    """The answer to an `AllReduce`: the mean, the sum of the weights, and who took part."""
 
-    __slots__ = ("members", "value")
+    __slots__ = ("members", "value", "weight", "work")
 
-    def __init__(self, value: Any, members: tuple[int, ...]) -> None:
-        self.value, self.members = value, members
+    def __init__(self, value: Any, weight: float, members: tuple[int, ...], work: int) -> None:
+        self.value, self.weight, self.members = value, weight, members
+        self.work = work  # samples processed by everybody when it was made: a work clock that members agree on
 
 
 class Send:
-    """A message to other workers, not waited for."""
+    """A message to other workers, not waited for. Messages of one sender to one receiver arrive in order."""
 
     __slots__ = ("message", "to")
 
     def __init__(self, to: tuple[int, ...], message: Any) -> None:
         self.to, self.message = to, message
+
+
+class Wait:
+    """Waits for the next message, unless this peer, whose message is missing, is gone and has none under way."""
+
+    __slots__ = ("peer",)
+
+    def __init__(self, peer: int) -> None:
+        self.peer = peer
 
 
 class Mix:
@@ -194,11 +208,28 @@ class Cancel:
 class Applied:
     """This gradient is used, in the update that comes after `version` others."""
 
-    __slots__ = ("gradient", "version", "worker", "x")
+    __slots__ = ("gradient", "staleness", "version", "worker", "x")
 
-    def __init__(self, worker: int, gradient: Gradient, version: int | None = None, x: Any = None) -> None:
+    def __init__(
+        self,
+        worker: int,
+        gradient: Gradient,
+        version: int | None = None,
+        x: Any = None,
+        staleness: int | None = None,
+    ) -> None:
         self.worker, self.gradient, self.version = worker, gradient, version
         self.x = x  # the parameters it is applied to, for the gap
+        self.staleness = staleness  # where it is not a difference of versions: set staleness
+
+
+class Received:
+    """A peer's gradient is applied by this worker too. Its samples were counted where it was computed."""
+
+    __slots__ = ("gradient", "staleness", "worker")
+
+    def __init__(self, worker: int, gradient: Gradient, staleness: int | None = None) -> None:
+        self.worker, self.gradient, self.staleness = worker, gradient, staleness
 
 
 class Refused:
@@ -217,4 +248,5 @@ class Stepped:
 
 
 ServerEffect = Reply | Cancel | Applied | Refused | Stepped
-WorkerEffect = Grad | Call | AllReduce | Send | Mix | SharedRead | SharedAdd | Lock | Unlock | Applied | Stepped | Stop
+Exchange = AllReduce | Send | Wait | Mix | SharedRead | SharedAdd | Lock | Unlock
+WorkerEffect = Grad | Call | Exchange | Applied | Stepped | Stop

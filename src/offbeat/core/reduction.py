@@ -1,6 +1,6 @@
 """Means in worker order: the one place where gradients are summed, so that every engine gives the same bits."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 
@@ -9,29 +9,27 @@ def weighted_mean(values: Sequence[Any], weights: Sequence[float]) -> Any:
     if len(values) == 1:
         return values[0]
     if all(n == weights[0] for n in weights):
-        total = values[0] + values[1]
-        for value in values[2:]:
-            total = total + value
-        return total / len(values)
-    total = values[0] * weights[0]
-    for value, n in zip(values[1:], weights[1:], strict=True):
-        total = total + value * n
-    return total / sum(weights)
+        return _total(values) / len(values)
+    return _total(value * n for value, n in zip(values, weights, strict=True)) / sum(weights)
 
 
 def hierarchical_mean(values: Sequence[Any], weights: Sequence[float], group: int) -> Any:
     """Sums within groups of `group`, then over the groups: a ragged last group has the weight of its members only."""
+    equal = all(n == weights[0] for n in weights)
     sums = []
     for start in range(0, len(values), group):
-        members = list(zip(values[start : start + group], weights[start : start + group], strict=True))
-        total = members[0][0] * members[0][1]
-        for value, n in members[1:]:
-            total = total + value * n
-        sums.append(total)
-    total = sums[0]
-    for part in sums[1:]:
-        total = total + part
-    return total / sum(weights)
+        members = slice(start, start + group)
+        pairs = zip(values[members], weights[members], strict=True)
+        sums.append(_total(value if equal else value * n for value, n in pairs))
+    return _total(sums) / (len(values) if equal else sum(weights))
+
+
+def _total(terms: Iterable[Any]) -> Any:
+    terms = iter(terms)
+    total = next(terms)
+    for term in terms:
+        total = total + term
+    return total
 
 
 def payload_bytes(payload: Any) -> int:

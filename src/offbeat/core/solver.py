@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from offbeat.core.effects import Applied, Call, Grad, Gradient, ServerEffect, Stepped, WorkerEffect
+from offbeat.core.effects import Applied, Call, Grad, Gradient, Received, ServerEffect, Stepped, WorkerEffect
 from offbeat.core.layout import Layout
 
 Round = Generator[WorkerEffect, Any, None]
@@ -23,6 +23,8 @@ class World:
     samples_per_epoch: int | None = None
     seed: int = 0
     """For choices of topology, drawn through `core.seeds` with the stream "topology"."""
+    joining: tuple[int, ...] = ()
+    """The workers that appear later, for the first time or again."""
 
 
 class Solver(ABC):
@@ -30,6 +32,7 @@ class Solver(ABC):
 
     A rule sees versions and a work clock (samples), never time, threads, devices or global randomness. All state that
     lasts lives in the two state records; tensors in them are replaced, never mutated. A round holds at most one `Grad`.
+    The one thing that may mutate, a torch optimizer, steps last in its round: a round may be run again from its start.
     """
 
     asks: ClassVar[frozenset[type]] = frozenset({Grad, Call})
@@ -61,7 +64,7 @@ class Solver(ABC):
         """The server's answer to one message. No `Reply` now means that the worker waits."""
         raise NotImplementedError(f"{type(self).__name__} has no server")
 
-    def on_message(self, w: Any, sender: int, message: Any) -> Iterable[Applied | Stepped]:
+    def on_message(self, w: Any, sender: int, message: Any) -> Iterable[Applied | Received | Stepped]:
         """A peer's message, handled atomically while the worker waits at a yield; may announce what it did."""
         raise NotImplementedError(f"{type(self).__name__} takes no messages from peers")
 
@@ -85,8 +88,8 @@ class Solver(ABC):
     def parameters(self, s: Any, workers: Mapping[int, Any]) -> Any:
         """The parameters that are evaluated and saved."""
 
-    def lr(self, s: Any) -> float | None:
-        """The learning rate in force, for the record."""
+    def lr(self, s: Any, work: float) -> float | None:
+        """The learning rate in force at this moment of the work clock, for the record."""
         return None
 
     def save_server(self, s: Any) -> Any:

@@ -2,8 +2,10 @@
 
 from typing import NamedTuple
 
-# How a gradient ended. Only the first two count as processed samples.
+# How a gradient ended. Only the first two count as processed samples. Where every worker applies every gradient to a
+# replica of its own, it is "applied" at the worker that computed it and "received", without samples, at all others.
 APPLIED, REFUSED, LOST, CANCELLED, IN_FLIGHT = "applied", "refused", "lost", "cancelled", "in flight"
+RECEIVED = "received"
 
 
 class Row(NamedTuple):

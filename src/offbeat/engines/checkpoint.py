@@ -7,6 +7,7 @@ re-run against them, and its pending gradient is computed again.
 from collections.abc import Mapping
 from typing import Any
 
+from offbeat.core.effects import Applied, Call, Gradient
 from offbeat.core.task import Point
 from offbeat.engines.pool import Job
 from offbeat.engines.sim import COMPUTED, Sim
@@ -62,6 +63,8 @@ def save(sim: Sim, tensors: dict[str, Any]) -> Any:
         "service": None if sim.service is None else sim.service.position,
         "joining": sorted(sim.reduction.waiting),
         "memory": sim.memory.state(),
+        "latest": sim.peers.latest,
+        "waiting": sim.peers.waiting,
         "feeder": None if sim.feeder is None else sim.feeder.position,
     }
     return sim.codec.encode(tree, tensors)
@@ -79,11 +82,13 @@ def restore(sim: Sim, encoded: Any, tensors: Mapping[str, Any]) -> None:
     if sim.feeder is not None:
         sim.feeder.position = tree["feeder"]
     sim.memory.load(tree["memory"])
+    sim.peers.latest, sim.peers.waiting = tree["latest"], tree["waiting"]
     for w, saved in zip(sim.workers, tree["workers"], strict=True):
         for name in _SLOTS:
             setattr(w, name, saved[name])
-        if w.alive:
+        if w.start is not None:
             w.start = sim.solver.revive(w.start, sim.world)
+        w.state = w.start
         w.times.position, positions = saved["positions"]
         for delay, position in zip(w.delays, positions, strict=True):
             delay.position = position
@@ -108,9 +113,14 @@ def _replay_round(sim: Sim, w: WorkerSlot) -> Any:
     w.state = sim.codec.snapshot(w.start)
     w.round = sim.solver.round(w.state)
     pending = next(w.round)
+    w.gradient = None
     for kind, sender, value in w.answers:
         if kind == "answer":
             pending = w.round.send(value)
+            if type(value) is Gradient:
+                w.gradient = value
+            if type(pending) in (Call, Applied):
+                w.gradient = None
         elif kind == "mixed":
             w.state.x = value
         else:  # announcements were made the first time

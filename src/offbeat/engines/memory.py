@@ -8,7 +8,8 @@ machine, but in an order that is chosen, so that it happens the same way every t
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from offbeat.core.effects import Lock, SharedAdd, SharedRead, Unlock
+from offbeat.core.effects import Lock, SharedAdd, SharedRead, Unlock, View
+from offbeat.core.reduction import payload_bytes
 from offbeat.core.void import Void
 
 if TYPE_CHECKING:
@@ -17,71 +18,85 @@ if TYPE_CHECKING:
 
 
 class SharedMemory:
-    """The vector is the server state's `x`, replaced at every write and never mutated."""
+    """The vector is the server state's `x`, replaced at every write; its `version` counts the adds that are finished.
+
+    A reader's version is the one at which it began.
+    """
 
     def __init__(self, sim: "Sim") -> None:
         self._sim = sim
         self.holder: int | None = None
         self.queue: deque[int] = deque()
-        self.lost_adds = 0  # chunks whose write undid somebody else's
-        self.adds = 0
-        self.version: dict[int, int] = {}  # writes to each chunk
+        self.writes = 0  # chunks written ...
+        self.kept: dict[int, int] = {}  # ... and how many of them chunk k still holds
 
     # -- reading and adding -------------------------------------------------------------------------------------
 
     def read(self, i: int, w: "WorkerSlot", effect: SharedRead) -> None:
-        self._next_read(i, (w.life, effect, []))
+        sim = self._sim
+        sim.bytes += payload_bytes(sim.server.x)
+        if sim.cluster.memory == 0:  # at once, and so in one piece
+            sim.deliver(i, w.life, View(sim.server.x, sim.server.version))
+        else:
+            self._next_read(i, (w.life, effect, sim.server.version, ()))
 
-    def _next_read(self, i: int, data: tuple[int, SharedRead, list[Any]]) -> None:
+    def _next_read(self, i: int, data: tuple[int, SharedRead, int, tuple[Any, ...]]) -> None:
         """Chunk k is read at the end of its share of the pass."""
-        sim, (life, effect, parts) = self._sim, data
-        takes = sim.cluster.memory / effect.chunks
-        if takes == 0:  # at once, and so in one piece
-            sim.deliver(i, life, sim.server.x)
-            return
+        sim, takes = self._sim, self._sim.cluster.memory / data[1].chunks
         sim.workers[i].communicating += takes
-        sim.push(sim.now + takes, i, sim.READ, (life, effect, parts))
+        sim.push(sim.now + takes, i, sim.READ, data)
 
-    def chunk_read(self, i: int, data: tuple[int, SharedRead, list[Any]]) -> None:
-        sim, (life, effect, parts) = self._sim, data
+    def chunk_read(self, i: int, data: tuple[int, SharedRead, int, tuple[Any, ...]]) -> None:
+        sim, (life, effect, version, parts) = self._sim, data
         if not self._there(i, life):
             return
-        parts = [*parts, self._chunk(sim.server.x, len(parts), effect.chunks)]
+        parts = (*parts, _chunk(sim.server.x, len(parts), effect.chunks))
         if len(parts) == effect.chunks:
-            sim.deliver(i, life, _join(parts))
+            sim.deliver(i, life, View(_join(parts), version))
         else:
-            self._next_read(i, (life, effect, parts))
+            self._next_read(i, (life, effect, version, parts))
 
     def add(self, i: int, w: "WorkerSlot", effect: SharedAdd) -> None:
-        self._next_add(i, w.life, effect, 0)
+        sim = self._sim
+        sim.bytes += payload_bytes(effect.delta)
+        if sim.cluster.memory == 0:  # nothing can come in between
+            for k in range(effect.chunks):
+                self.writes += 1
+                self.kept[k] = self.kept.get(k, 0) + 1
+            sim.server.x = sim.server.x + effect.delta
+            self._finish_add(i, w.life)
+        else:
+            self._next_add(i, w.life, effect, 0)
 
     def _next_add(self, i: int, life: int, effect: SharedAdd, k: int) -> None:
-        sim = self._sim
-        if k == effect.chunks:
-            self.adds += 1
-            sim.deliver(i, life, None)
-            return
-        takes = sim.cluster.memory / effect.chunks
-        seen = None if effect.atomic else self._chunk(sim.server.x, k, effect.chunks)
-        data = (life, effect, k, seen, self.version.get(k, 0))
-        if takes == 0:
-            self.chunk_added(i, data)
-            return
+        sim, takes = self._sim, self._sim.cluster.memory / effect.chunks
+        seen = None if effect.atomic else _chunk(sim.server.x, k, effect.chunks)
         sim.workers[i].communicating += takes
-        sim.push(sim.now + takes, i, sim.ADDED, data)
+        sim.push(sim.now + takes, i, sim.ADDED, (life, effect, k, seen, self.kept.get(k, 0)))
 
     def chunk_added(self, i: int, data: tuple[int, SharedAdd, int, Any, int]) -> None:
-        sim, (life, effect, k, seen, version) = self._sim, data
+        sim, (life, effect, k, seen, kept) = self._sim, data
         if not self._there(i, life):
             return
-        x = sim.server.x
-        base = self._chunk(x, k, effect.chunks) if seen is None else seen
-        if seen is not None and self.version.get(k, 0) != version:
-            self.lost_adds += 1
-        self.version[k] = self.version.get(k, 0) + 1
-        sim.server.x = self._with_chunk(x, k, effect.chunks, base + self._chunk(effect.delta, k, effect.chunks))
-        sim.bytes += int(getattr(effect.delta, "nbytes", 0)) // effect.chunks
-        self._next_add(i, life, effect, k + 1)
+        x, n = sim.server.x, effect.chunks
+        self.writes += 1
+        self.kept[k] = (self.kept.get(k, 0) if effect.atomic else kept) + 1
+        base = _chunk(x, k, n) if effect.atomic else seen
+        sim.server.x = _with_chunk(x, k, n, base + _chunk(effect.delta, k, n))
+        if k + 1 == n:
+            self._finish_add(i, life)
+        else:
+            self._next_add(i, life, effect, k + 1)
+
+    def _finish_add(self, i: int, life: int) -> None:
+        server = self._sim.server
+        server.version += 1
+        self._sim.deliver(i, life, server.version - 1)
+
+    @property
+    def lost_share(self) -> float | None:
+        """The share of all chunks written that another write has undone; None where nothing was written."""
+        return 1.0 - sum(self.kept.values()) / self.writes if self.writes else None
 
     # -- the lock -----------------------------------------------------------------------------------------------
 
@@ -93,6 +108,7 @@ class SharedMemory:
             self.queue.append(i)
 
     def unlock(self, i: int, w: "WorkerSlot", effect: Unlock) -> None:
+        assert self.holder == i, f"worker {i} gives back a lock that is not its own"
         self._pass_on()
         self._sim.deliver(i, w.life, None)
 
@@ -115,34 +131,33 @@ class SharedMemory:
         w = self._sim.workers[i]
         return w.alive and w.life == life
 
-    def _bounds(self, x: Any, k: int, chunks: int) -> tuple[int, int]:
-        size = len(x)
-        return k * size // chunks, (k + 1) * size // chunks
-
-    def _chunk(self, x: Any, k: int, chunks: int) -> Any:
-        if chunks == 1 or isinstance(x, Void):
-            return x
-        start, stop = self._bounds(x, k, chunks)
-        return x[start:stop].clone()
-
-    def _with_chunk(self, x: Any, k: int, chunks: int, value: Any) -> Any:
-        if chunks == 1 or isinstance(x, Void):
-            return value
-        start, stop = self._bounds(x, k, chunks)
-        out = x.clone()
-        out[start:stop] = value
-        return out
-
     def state(self) -> dict[str, Any]:
-        kept = {"holder": self.holder, "queue": list(self.queue), "lost_adds": self.lost_adds}
-        return {**kept, "adds": self.adds, "version": self.version}
+        return {"holder": self.holder, "queue": list(self.queue), "writes": self.writes, "kept": self.kept}
 
     def load(self, saved: dict[str, Any]) -> None:
         self.holder, self.queue = saved["holder"], deque(saved["queue"])
-        self.lost_adds, self.adds, self.version = saved["lost_adds"], saved["adds"], saved["version"]
+        self.writes, self.kept = saved["writes"], saved["kept"]
 
 
-def _join(parts: list[Any]) -> Any:
+def _bounds(x: Any, k: int, chunks: int) -> slice:
+    size = len(x)
+    return slice(k * size // chunks, (k + 1) * size // chunks)
+
+
+def _chunk(x: Any, k: int, chunks: int) -> Any:
+    """A view: x itself is never mutated."""
+    return x if chunks == 1 or isinstance(x, Void) else x[_bounds(x, k, chunks)]
+
+
+def _with_chunk(x: Any, k: int, chunks: int, value: Any) -> Any:
+    if chunks == 1 or isinstance(x, Void):
+        return value
+    out = x.clone()
+    out[_bounds(x, k, chunks)] = value
+    return out
+
+
+def _join(parts: tuple[Any, ...]) -> Any:
     if len(parts) == 1 or isinstance(parts[0], Void):
         return parts[0]
     import torch

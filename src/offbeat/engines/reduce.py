@@ -35,17 +35,25 @@ class Reduction:
         if not alive or any(i not in self.waiting or self.waiting[i].members != members for i in alive):
             return
         asked = [self.waiting.pop(i) for i in alive]
-        values, weights, group = [a.value for a in asked], [a.weight for a in asked], asked[0].group
-        mean = weighted_mean(values, weights) if group is None else hierarchical_mean(values, weights, group)
-        size = payload_bytes(mean)
-        sim.bytes += 2 * size * (len(alive) - 1)
-        takes = sim.cluster.allreduce_time(size, len(alive), group)
+        given = [a for a in asked if a.weight]
+        answer = Reduced(_mean(given), sum(a.weight for a in given), tuple(alive), sim.samples)
+        # A broadcast is the second half of an all-reduce.
+        passes = min(len(given), 2)
+        size = payload_bytes(answer.value)
+        sim.bytes += passes * size * (len(alive) - 1)
+        takes = passes / 2 * sim.cluster.allreduce_time(size, len(alive), asked[0].group)
         for i in alive:
             sim.workers[i].communicating += takes
-        lives = [(i, sim.workers[i].life) for i in alive]
-        sim.push(sim.now + takes, -1, sim.REDUCED, (Reduced(mean, tuple(alive)), lives))
+        sim.push(sim.now + takes, -1, sim.REDUCED, (answer, [(i, sim.workers[i].life) for i in alive]))
 
     def end(self, _: int, data: tuple[Any, list[tuple[int, int]]]) -> None:
         answer, lives = data
         for i, life in lives:
             self._sim.deliver(i, life, answer)
+
+
+def _mean(given: list[AllReduce]) -> Any:
+    if not given:
+        return None
+    values, weights, group = [a.value for a in given], [a.weight for a in given], given[0].group
+    return weighted_mean(values, weights) if group is None else hierarchical_mean(values, weights, group)

@@ -21,6 +21,7 @@ from offbeat.core.effects import (
     Gradient,
     Lock,
     Mix,
+    Received,
     Refused,
     Reply,
     Send,
@@ -31,6 +32,7 @@ from offbeat.core.effects import (
     Stop,
     Unlock,
     View,
+    Wait,
 )
 from offbeat.core.errors import ConfigError
 from offbeat.core.feed import Feed
@@ -38,7 +40,7 @@ from offbeat.core.reduction import payload_bytes
 from offbeat.core.seeds import Dial, Draws, key64
 from offbeat.core.solver import Solver, World
 from offbeat.core.task import Point, Task
-from offbeat.core.trace import APPLIED, CANCELLED, IN_FLIGHT, LOST, REFUSED, staleness
+from offbeat.core.trace import APPLIED, CANCELLED, IN_FLIGHT, LOST, RECEIVED, REFUSED, staleness
 from offbeat.core.void import Void
 from offbeat.engines.cluster import Cluster
 from offbeat.engines.memory import SharedMemory
@@ -68,7 +70,7 @@ class Sim:
     """One simulated run: construct (or restore), then `run()`."""
 
     asks: ClassVar[frozenset[type]] = frozenset(
-        {Grad, Call, AllReduce, Send, Mix, SharedRead, SharedAdd, Lock, Unlock, Applied, Stepped, Stop}
+        {Grad, Call, AllReduce, Send, Wait, Mix, SharedRead, SharedAdd, Lock, Unlock, Applied, Stepped, Stop}
     )
     DELIVERED, REDUCED, MESSAGE, MIXED, READ, ADDED = DELIVERED, REDUCED, MESSAGE, MIXED, READ, ADDED
     clock: ClassVar[str] = "virtual"
@@ -120,7 +122,8 @@ class Sim:
         self.initial = task.init(seed)
         self._timing = isinstance(self.initial.x, Void)
         present = tuple(i for i in range(cluster.workers) if cluster.first_join(i) == 0)
-        self.world = World(cluster.workers, task.layout, present, feed.batch, task.size, seed)
+        joining = tuple(sorted({e.worker for e in cluster.events if e.kind == "join" and e.at > 0}))
+        self.world = World(cluster.workers, task.layout, present, feed.batch, task.size, seed, joining)
         self.server = solver.init_server(self.initial.x, self.world)
         self.workers = [WorkerSlot(i, cluster, seed, self.initial.buffers, dial) for i in range(cluster.workers)]
         # A single worker has one gradient in flight: a pool could only add overhead.
@@ -142,6 +145,7 @@ class Sim:
         )
         self._exchanges: Mapping[type, Callable[[int, WorkerSlot, Any], None]] = {
             AllReduce: self.reduction.begin,
+            Wait: self.peers.wait,
             Mix: self.peers.mix,
             SharedRead: self.memory.read,
             SharedAdd: self.memory.add,
@@ -187,6 +191,8 @@ class Sim:
                 w.leave(self.now)
             if w.job is not None:
                 self._note_unfinished(i, w.job, IN_FLIGHT)
+            if w.gradient is not None:
+                self._note(i, w.gradient, getattr(self.server, "version", None), IN_FLIGHT, None)
         for _, worker, _, code, data in sorted(self.heap, key=lambda e: e[:3]):
             if code == DELIVERED and isinstance(data[1], View) and not self._void(worker, data[0]):
                 # A snapshot under way to its worker: it has no batch yet, and counts in the conservation law.
@@ -200,6 +206,8 @@ class Sim:
     def point(self) -> Point:
         """The point that is evaluated: the rule's parameters; buffers are the workers' mean, in worker order."""
         states = {i: w.state for i, w in enumerate(self.workers) if w.alive}
+        if not states:  # everybody has left, and what they knew is all there is
+            states = {i: w.state for i, w in enumerate(self.workers) if w.state is not None}
         x = self.solver.parameters(self.server, states)
         return Point(x, mean_buffers(self.initial.buffers, [w.buffers for w in self.workers if w.samples > 0]))
 
@@ -231,6 +239,7 @@ class Sim:
             try:
                 effect = send(answer)
             except StopIteration:
+                w.gradient = None
                 self._start_round(w)
                 send, answer = w.round.send, None
                 continue
@@ -239,6 +248,7 @@ class Sim:
                 self._start_gradient(i, w, effect)
                 return
             if kind is Call:
+                w.gradient = None  # in the server's books from now on
                 self._send_to_server(i, w, effect.payload)
                 return
             if kind in self._exchanges:
@@ -248,7 +258,7 @@ class Sim:
                 self._leave(i)
                 return
             if kind is Send:
-                self.peers.send(i, w, effect)
+                self.peers.send(i, effect)
             else:
                 self.announce(effect)
             answer = None
@@ -328,6 +338,7 @@ class Sim:
             self._stopped = True
             self._note(i, g, getattr(self.server, "version", None), IN_FLIGHT, None)
             return
+        w.gradient = g
         self._advance(i, g)
 
     def _drop_job(self, i: int, outcome: str) -> None:
@@ -420,17 +431,22 @@ class Sim:
         self._begin(i, None)
 
     def _on_lose(self, i: int, _: Any) -> None:
-        if self.workers[i].alive:
+        w = self.workers[i]
+        if w.alive:
             self._drop_job(i, LOST)
+            if w.gradient is not None:
+                self._note(i, w.gradient, getattr(self.server, "version", None), LOST, None)
             self._leave(i)
 
     def _leave(self, i: int) -> None:
         w = self.workers[i]
-        w.alive = False
+        w.alive, w.gradient = False, None
+        w.start, w.answers = w.state, []  # for a checkpoint: its round is over
         w.leave(self.now)
         self._perform(self.solver.on_lost(self.server, i))
         self.reduction.lost(i)
         self.memory.lost(i)
+        self.peers.lost(i)
 
     # -- the record ---------------------------------------------------------------------------------------------
 
@@ -440,16 +456,21 @@ class Sim:
             gap = None
             if self._gap and effect.x is not None:
                 gap = float((effect.x - effect.gradient.at).norm())
-            self._note(effect.worker, effect.gradient, effect.version, APPLIED, gap)
+            self._note(effect.worker, effect.gradient, effect.version, APPLIED, gap, effect.staleness)
             self.samples_applied += effect.gradient.samples
+            self.workers[effect.worker].gradient = None
         elif kind is Stepped:
             self.updates += 1
         elif kind is Refused:
             self._note(effect.worker, effect.gradient, effect.version, REFUSED, None)
+        elif kind is Received:
+            self._note_received(effect.worker, effect.gradient, effect.staleness)
         else:
             raise TypeError(f"a rule yielded {effect!r}, which is no effect that belongs there")
 
-    def _note(self, i: int, g: Gradient, version: int | None, outcome: str, gap: float | None) -> None:
+    def _note(
+        self, i: int, g: Gradient, version: int | None, outcome: str, gap: float | None, tau: int | None = None
+    ) -> None:
         used = outcome == APPLIED
         self.rows.append(
             (
@@ -459,7 +480,7 @@ class Sim:
                 g.draw,
                 g.version,
                 version,
-                staleness(version, g.version),
+                staleness(version, g.version) if tau is None else tau,
                 gap,
                 used,
                 outcome,
@@ -473,6 +494,11 @@ class Sim:
         )
         if used or outcome == REFUSED:
             self.samples += g.samples
+
+    def _note_received(self, i: int, g: Gradient, tau: int | None) -> None:
+        """A peer's gradient, applied here too: the worker spent no time on it, and its samples count once."""
+        seen = (None, None, tau, None, True, RECEIVED, g.loss, 0, self.now, self.now, g.norm, None)
+        self.rows.append((self.now, i, g.source, g.draw, *seen))
 
     def _note_unfinished(self, i: int, job: Job, outcome: str) -> None:
         version = getattr(self.server, "version", None)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from offbeat.core.effects import Gradient
 from offbeat.core.reduction import weighted_mean
 from offbeat.core.seeds import Dial, Draws
 from offbeat.core.task import Buffers
@@ -22,6 +23,7 @@ class WorkerSlot:
         "computing",
         "delayed",
         "delays",
+        "gradient",
         "job",
         "life",
         "present",
@@ -46,6 +48,7 @@ class WorkerSlot:
         self.alive = False
         self.life = 0  # events of an earlier life are void
         self.job: Job | None = None
+        self.gradient: Gradient | None = None  # computed, and still in the hands of its rule
         self.buffers = buffers
         self.samples = 0
         self.computing = self.delayed = self.communicating = self.present = 0.0

@@ -232,6 +232,7 @@ def _summary(plan: Plan, engine: Sim, watch: Watch, status: str) -> dict[str, An
         "per_worker": shares,
         "server_busy_share": ratio(engine.served, engine.now),
         "bytes": engine.bytes,
+        "lost_share": engine.memory.lost_share,
         "params_sha256": params_sha256(engine.point.x),
     }
 

@@ -51,6 +51,10 @@ class Tally:
 
     def add(self, row: Row) -> None:
         self.rows += 1
+        if row.applied and row.staleness is not None:
+            self.staleness += row.staleness
+            self.stale += 1
+            self.max_staleness = max(self.max_staleness, row.staleness)
         if row.outcome not in (APPLIED, REFUSED):
             return
         self.samples += row.samples
@@ -63,10 +67,6 @@ class Tally:
             self.normed += 1
         if row.applied:
             self.applied += 1
-            if row.staleness is not None:
-                self.staleness += row.staleness
-                self.stale += 1
-                self.max_staleness = max(self.max_staleness, row.staleness)
 
     def state(self) -> dict[str, Any]:
         return dict(vars(self))
@@ -202,7 +202,7 @@ class Watch:
             "grad_norm": ratio(since.norm, since.normed),
             "weight_norm": float(point.x.norm()),
             "staleness": ratio(since.staleness, since.stale),
-            "lr": engine.solver.lr(engine.server),
+            "lr": engine.solver.lr(engine.server, engine.samples),
             "batch": self.plan.batch,
             "bytes": engine.bytes,
             **{k: v for k, v in held_out.items() if k not in ("loss", "accuracy")},

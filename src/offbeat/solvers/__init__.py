@@ -31,6 +31,10 @@ SOLVERS: Mapping[str, str] = {
     "ringleader": "offbeat.solvers.ring:Ringleader",
     "schedule-free": "offbeat.solvers.schedule_free:ScheduleFree",
     "compressed": "offbeat.solvers.compressed:Compressed",
+    "easgd": "offbeat.solvers.easgd:EASGD",
+    "ea-msgd": "offbeat.solvers.easgd:EAMSGD",
+    "ea-wild": "offbeat.solvers.ea_wild:EAWild",
+    "hogwild": "offbeat.solvers.hogwild:Hogwild",
 }
 
 

@@ -229,6 +229,32 @@ def start(factory: Factory, x0: Any, layout: Layout, multipliers: Multipliers | 
     return Stepper(factory, x0, layout, multipliers)
 
 
+class Fresh:
+    """An optimizer that begins at the first point it steps from; what a worker carries, which may have no point yet."""
+
+    def __init__(self, factory: Factory, layout: Layout, multipliers: Multipliers | None = None) -> None:
+        self._make = partial(start, factory, layout=layout, multipliers=multipliers)
+        self._made: AnyStepper | None = None
+
+    def step_from(self, x: Any, g: Any, factor: float = 1.0, work: float = 0.0) -> Any:
+        if self._made is None:
+            self._made = self._make(x)
+        return self._made.step_from(x, g, factor, work)
+
+    def reset(self) -> None:
+        """Forgets its moments."""
+        self._made = None
+
+    def state(self) -> dict[str, Any]:
+        return {} if self._made is None else self._made.state()
+
+    def load(self, saved: Mapping[str, Any]) -> None:
+        self._made = None
+        if saved:
+            self._made = self._make(saved["x"] if "x" in saved else saved["master"])
+            self._made.load(saved)
+
+
 def _elementwise(factory: Factory) -> bool:
     """Whether the factory makes an optimizer that may work on the flat vector."""
     try:

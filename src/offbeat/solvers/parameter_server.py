@@ -184,8 +184,8 @@ class ParameterServer(Solver):
     def parameters(self, s: Server, workers: Mapping[int, Any]) -> Any:
         return s.x
 
-    def lr(self, s: Server) -> float:
-        return s.opt.lr * self.rate(s.samples)
+    def lr(self, s: Server, work: float) -> float:
+        return s.opt.lr * self.rate(work)
 
     def save_server(self, s: Server) -> Any:
         kept = {name: getattr(s, name) for name in Server.__slots__ if name not in ("opt", "world")}

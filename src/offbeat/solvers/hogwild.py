@@ -1,0 +1,78 @@
+"""Hogwild!: threads read and add to one shared vector, without a lock."""
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from offbeat.core.effects import Applied, Grad, Lock, SharedAdd, SharedRead, Stepped, Unlock
+from offbeat.core.solver import Round, Solver, World
+from offbeat.solvers.checks import additive, whole
+from offbeat.solvers.optimizers import Factory
+from offbeat.solvers.parameter_server import clipped
+
+
+@dataclass(slots=True)
+class Shared:
+    """The shared vector, and how many adds to it were finished."""
+
+    x: Any
+    version: int = 0
+
+
+@dataclass(slots=True)
+class Thread:
+    """A worker: all it keeps is in the shared vector."""
+
+    rank: int
+
+
+class Hogwild(Solver):
+    """Read x; g = g(x); x <- x - eta g, added component by component while others read and add.
+
+    Reads and adds go through the vector in `chunks` parts and take `cluster.memory` a pass: a read may be torn and, if
+    adds are not `atomic`, an add that another one overtakes is lost (`lost_share` in the summary). `locked=True` takes
+    the lock for each pass: reads are whole, and threads queue. The version counts finished adds; staleness is the
+    number of adds finished between the beginning of the read and the end of the add.
+    Recht et al. 2011, "Hogwild!: a lock-free approach to parallelizing stochastic gradient descent"; wongpanich2020.
+    """
+
+    line = "threads add to a shared vector without a lock"
+    paper = "wongpanich2020"
+    cite = ("recht2011hogwild",)
+    records: ClassVar[tuple[type, ...]] = (Shared, Thread)
+    asks: ClassVar[frozenset[type]] = frozenset({Grad, SharedRead, SharedAdd, Lock, Unlock})
+    clip: float | None = None
+
+    def __init__(self, opt: Factory, *, locked: bool = False, chunks: int = 8, atomic: bool = True) -> None:
+        self.eta = additive(opt, "hogwild", "threads share no state but x, and only additions commute")
+        self.locked, self.chunks, self.atomic = bool(locked), whole("chunks", chunks), bool(atomic)
+
+    def init_server(self, x0: Any, world: World) -> Shared:
+        return Shared(x0)
+
+    def init_worker(self, rank: int, x0: Any, world: World) -> Thread:
+        return Thread(rank)
+
+    def round(self, w: Thread) -> Round:
+        view = yield from self._alone(SharedRead(self.chunks))
+        g = yield Grad(view.x, view.version)
+        eta = self.eta * self.rate(g.work + g.samples)
+        d = -eta * (g.value if self.clip is None else clipped(g.value, self.clip))
+        version = yield from self._alone(SharedAdd(d, self.chunks, self.atomic))
+        yield Applied(w.rank, g, version)
+        yield Stepped()
+
+    def _alone(self, effect: SharedRead | SharedAdd) -> Generator[Any, Any, Any]:
+        """The effect, under the lock if there is one."""
+        if not self.locked:
+            return (yield effect)
+        yield Lock()
+        answer = yield effect
+        yield Unlock()
+        return answer
+
+    def parameters(self, s: Shared, workers: Mapping[int, Thread]) -> Any:
+        return s.x
+
+    def lr(self, s: Shared, work: float) -> float:
+        return self.eta * self.rate(work)
