@@ -14,7 +14,7 @@ from offbeat.core.budget import Amount, Budget, Target
 from offbeat.core.errors import ConfigError, unknown
 from offbeat.engines.cluster import Cluster
 from offbeat.solvers import SOLVERS, load_object
-from offbeat.tasks import TASKS
+from offbeat.tasks import TASKS, partitions
 
 Positive = Field(ge=1)
 
@@ -58,13 +58,26 @@ class OptimizerConfig(_Open):
 class DataConfig(_Section):
     batch: int | None = Field(None, ge=1, lt=2**31)  # per worker
     global_batch: int | None = Field(None, ge=1, lt=2**31)  # shared by the workers
-    partition: Literal["shared", "interleaved", "split"] = "shared"
+    partition: str = "shared"  # shared, interleaved, split, split-labels, dirichlet(0.5), size-skew(1)
     sampling: Literal["shuffled", "replacement"] = "shuffled"
+    validation: float | None = Field(None, gt=0, lt=1)  # share of the training set to evaluate on
+    folds: int | None = Field(None, ge=2)  # of cross-validation; `fold` is the one held out
+    fold: int | None = Field(None, ge=0)
+
+    @field_validator("partition")
+    @classmethod
+    def _known(cls, partition: str) -> str:
+        partitions.parse(partition)  # its own errors say what is allowed
+        return partition
 
     @model_validator(mode="after")
     def _one(self) -> "DataConfig":
         if self.batch is not None and self.global_batch is not None:
             raise ValueError("give data.batch (per worker) or data.global_batch (shared by the workers), not both")
+        if self.folds is not None and self.validation is not None:
+            raise ValueError("give data.validation (a share) or data.folds (cross-validation), not both")
+        if self.fold is not None and not (self.folds is not None and self.fold < self.folds):
+            raise ValueError(f"data.fold must be below data.folds, got {self.fold} of {self.folds}")
         return self
 
 

@@ -1,5 +1,7 @@
 """A run is a folder: run.json, trace.parquet, metrics.parquet, weights.safetensors, checkpoint.safetensors.
 
+Beside them, where the task has a dataset, partition.json (who has which labels) and evaluation.json (scores by class).
+
 Everything is written beside its place and renamed, so that a reader never sees half a file. The trace is written in
 parts, one a checkpoint, because a killed writer of parquet leaves nothing readable; parts newer than the checkpoint
 are dropped on resume, and all are merged at the end.
@@ -12,6 +14,7 @@ import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +71,15 @@ def metrics_table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     return pa.table({name: pa.array([row.get(name) for row in rows]) for name in names})
 
 
+def _finite(value: Any) -> Any:
+    """JSON knows no NaN: what is not a number is null."""
+    if isinstance(value, Mapping):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A temporary name beside `path` that takes its place when the block ends well, and vanishes when it does not."""
@@ -105,7 +117,11 @@ class Folder:
             raise StoreError(f"{self.path} is in use: another process is running it") from None
 
     def release(self) -> None:
+        """Lets go of the folder; one in which nothing was begun is not left behind."""
         if self._lock is not None:
+            if [p.name for p in self.path.iterdir()] == ["lock"]:
+                (self.path / "lock").unlink()
+                self.path.rmdir()
             self._lock.close()
             self._lock = None
 
@@ -146,6 +162,10 @@ class Folder:
     def write(self, info: Mapping[str, Any]) -> None:
         with replacing(self.path / "run.json") as beside:
             beside.write_text(json.dumps({"format": FORMAT, **info}, indent=2) + "\n", encoding="utf-8")
+
+    def write_json(self, name: str, values: Mapping[str, Any]) -> None:
+        with replacing(self.path / name) as beside:
+            beside.write_text(json.dumps(_finite(values), allow_nan=False) + "\n", encoding="utf-8")
 
     # -- tables and weights -------------------------------------------------------------------------------------
 
@@ -203,7 +223,8 @@ class Folder:
 
     def clear(self) -> None:
         """Forgets an earlier run of this folder; only files that a run makes."""
-        for pattern in ("*.parquet", "*.safetensors", "run.json", "saves/*.safetensors"):
+        made = ("run.json", "partition.json", "evaluation.json", "*.parquet", "*.safetensors")
+        for pattern in (*made, "saves/*.safetensors"):
             for path in self.path.glob(pattern):
                 path.unlink()
         self._sweep()

@@ -7,22 +7,23 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 from offbeat import solvers
 from offbeat.core.budget import Amount, Budget
 from offbeat.core.errors import ConfigError, unknown
-from offbeat.core.feed import Feed
+from offbeat.core.feed import Feed, Indices
 from offbeat.core.solver import Solver
 from offbeat.core.task import Task
 from offbeat.engines.cluster import Cluster
 from offbeat.lab.config import Config
 from offbeat.solvers.optimizers import Factory, TwoStage, optimizer_factory
 from offbeat.solvers.schedules import Schedule
-from offbeat.tasks import TASKS
+from offbeat.tasks import TASKS, holdout, partitions
+from offbeat.tasks.balance import statistics
 from offbeat.tasks.module import ModuleTask
-from offbeat.tasks.partitions import PARTITIONS
 
 
 @dataclass(frozen=True)
@@ -63,19 +64,33 @@ class Plan:
                 )
 
     def feed(self) -> Feed:
-        size = self.task.size
-        if self.partition not in PARTITIONS:
-            raise unknown("partition", self.partition, PARTITIONS)
-        shards = None if size is None else PARTITIONS[self.partition](size, self.cluster.workers, self.seed)
         return Feed(
-            size,
+            self.task.size,
             batch=self.batch,
             workers=self.cluster.workers,
             seed=self.seed,
-            shards=shards,
-            interleaved=self.partition == "interleaved",
+            shards=self.shards,
+            interleaved=partitions.parse(self.partition).name == "interleaved",
             sampling=self.sampling,
         )
+
+    @cached_property
+    def shards(self) -> list[Indices] | None:
+        """Each worker's own samples; None where everybody draws from everything."""
+        divide = partitions.parse(self.partition).divide
+        if divide is None or self.task.size is None:
+            return None
+        least = self.batch if self.sampling == "shuffled" else 1
+        labels = getattr(self.task, "labels", None)
+        return divide(partitions.Pool(self.task.size, self.cluster.workers, self.seed, least, labels))
+
+    def balance(self) -> dict[str, Any] | None:
+        """What `partition.json` says: sizes, label histograms, skew; None where there is no dataset."""
+        if self.task.size is None:
+            return None
+        labels = getattr(self.task, "labels", None)
+        found = statistics(self.shards, self.task.size, self.cluster.workers, labels)
+        return {"partition": self.partition, "sampling": self.sampling, **found}
 
     @property
     def samples_budget(self) -> float | None:
@@ -85,7 +100,7 @@ class Plan:
 
 def build(config: Config) -> Plan:
     """The plan of a configuration."""
-    task = build_task(config.task.name, config.task.options, config.batch)
+    task = _hold_out(build_task(config.task.name, config.task.options, config.batch), config)
     optimizer = _optimizer(config, task)
     budget_config = config.budget
     if not budget_config.given:  # a target alone still ends
@@ -111,6 +126,23 @@ def build(config: Config) -> Plan:
         config=config.plain(),
         key=address(config),
     )
+
+
+def _hold_out(task: Task, config: Config) -> Task:
+    """The task with its validation set, if one is asked for: then the test set is looked at once, at the end."""
+    data = config.data
+    if data.validation is None and data.folds is None:
+        return task
+    if task.size is None or not hasattr(task, "hold_out"):
+        raise ConfigError(f"task {task.name!r} has no training set to hold a validation set out of")
+    labels = getattr(task, "labels", None)
+    if data.folds is not None:
+        held_out = holdout.folds(task.size, data.folds, config.seed, labels)[data.fold or 0]
+    else:
+        assert data.validation is not None
+        held_out = holdout.share(task.size, data.validation, config.seed, labels)
+    made: Task = task.hold_out(held_out)
+    return made
 
 
 def _optimizer(config: Config, task: Task) -> Factory:

@@ -123,6 +123,8 @@ def _run(
             else:
                 watch.start()
             if folder is not None:
+                if (balance := plan.balance()) is not None:
+                    folder.write_json("partition.json", balance)
                 folder.write({**info, "status": "running", "why": ""})
             with _interruptible(watch):
                 ended = engine.run(watch)
@@ -169,6 +171,8 @@ def _close(plan: Plan, engine: Sim, watch: Watch, folder: Folder | None, info: d
         _write_weights(folder, "weights.safetensors", plan, engine.point)
         if watch.best is not None:
             _write_weights(folder, "best.safetensors", plan, watch.best)
+        if hasattr(plan.task, "assess") and (scores := plan.task.assess(engine.point, engine.pool.map)):
+            folder.write_json("evaluation.json", scores)
         folder.write({**info, "status": status, "why": watch.why, "ended": _now(), "summary": summary})
         folder.tidy()
     return _result(plan, engine, watch, folder, {**info, "summary": summary}, status)

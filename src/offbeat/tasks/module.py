@@ -1,26 +1,28 @@
 """Any `nn.Module` + loss + map-style dataset as a task."""
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Lock, local
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from offbeat.core.effects import Gradient
-from offbeat.core.errors import ConfigError
+from offbeat.core.errors import ConfigError, DataError
 from offbeat.core.feed import Indices
 from offbeat.core.layout import Layout
 from offbeat.core.task import Buffers, Mapper, Point
 from offbeat.tasks.habits import Habits, habits
-from offbeat.tasks.samples import Samples, as_samples
+from offbeat.tasks.samples import Samples, Subset, as_samples
+from offbeat.tasks.scores import class_scores
 
 Loss = Callable[[Any, Any], Tensor]
 """loss(model output, target): a scalar, the mean over the batch."""
 
 _EVALUATED_AT_ONCE = 500
+_IGNORED = -100  # what torch's cross-entropy passes over
 
 
 class ModuleTask:
@@ -41,12 +43,18 @@ class ModuleTask:
         name: str = "custom",
         defaults: dict[str, Any] | None = None,
         fingerprint: str | None = None,
+        about: Mapping[str, Any] | None = None,
+        classes: Sequence[str] | None = None,
     ) -> None:
         self.name, self.loss, self.fingerprint = name, loss, fingerprint
         self.defaults = defaults or {}
+        self.classes = classes
+        self._about = dict(about or {})
         self._make = model
         self._train: Samples = as_samples(train, "train")
         self._test: Samples | None = None if test is None else as_samples(test, "test")
+        self._validation: Samples | None = None
+        _refuse_one_class(self._train.labels, name)
         self._prototype = self._build(0)
         named = [(n, p) for n, p in self._prototype.named_parameters() if p.requires_grad]
         if not named:
@@ -59,6 +67,7 @@ class ModuleTask:
         self.size: int | None = len(self._train)
         self._threads = local()
         self._lock = Lock()
+        self._fits = False  # whether the labels have been seen to fit the model's outputs
         self._training: Habits | None = None
         self._evaluating: Habits | None = None
 
@@ -80,52 +89,69 @@ class ModuleTask:
             return self._gradient(point, batch)
 
     def evaluate(self, point: Point, mapper: Mapper) -> dict[str, float]:
-        if self._test is None:
+        """Loss and accuracy on the validation set, or on the test set where none is held out.
+
+        The module is in evaluation mode: dropout is off, and BatchNorm uses the running statistics of the point's
+        buffers, which an engine takes as the mean of its workers' own.
+        """
+        samples = self._test if self._validation is None else self._validation
+        if samples is None:
             return {}
-        test = self._test
-        size = len(test)
-        chunks = [np.arange(i, min(i + _EVALUATED_AT_ONCE, size)) for i in range(0, size, _EVALUATED_AT_ONCE)]
+        found = self._predictions(samples, point, mapper)
+        out = {"loss": found.loss}
+        if found.predicted is not None:
+            out["accuracy"] = float((found.predicted == found.truth).mean())
+        return out
 
-        def score(point: Point, indices: Indices) -> tuple[float, int | None]:
-            model = self._module(point).eval()
-            with torch.no_grad():
-                inputs, target = test.batch(indices)
-                output = model(inputs)
-                return self.loss(output, target).item() * len(indices), _correct(output, target)
-
-        ways = self._evaluating = self._evaluating or habits(lambda p: score(p, chunks[0]), point)
-
-        def keyed_score(indices: Indices) -> tuple[float, int | None]:
-            where, randomness = ways.prepare(point, int(indices[0]))
-            with randomness:
-                return score(where, indices)
-
-        results = mapper(keyed_score, chunks)
-        out = {"loss": sum(r[0] for r in results) / size}
-        if all(r[1] is not None for r in results):
-            out["accuracy"] = sum(r[1] for r in results) / size
+    def assess(self, point: Point, mapper: Mapper) -> dict[str, Any]:
+        """The full evaluation at the end of a run: each held-out set, each class. Plain values for the run folder."""
+        out: dict[str, Any] = {}
+        for which, samples in (("validation", self._validation), ("test", self._test)):
+            if samples is None:
+                continue
+            found = self._predictions(samples, point, mapper)
+            out[which] = {"loss": found.loss, "samples": len(samples)}
+            if found.predicted is not None and found.truth is not None:
+                out[which] |= class_scores(found.truth, found.predicted, found.num_classes, self.classes)
         return out
 
     def describe(self) -> dict[str, Any]:
-        held_out = None if self._test is None else len(self._test)
         return {
             "task": self.name,
             "parameters": self.layout.size,
             "train_samples": self.size,
-            "test_samples": held_out,
+            "validation_samples": None if self._validation is None else len(self._validation),
+            "test_samples": None if self._test is None else len(self._test),
             "chance": self.chance,
             "randomness": "unknown" if self._training is None else self._training.randomness,
+            **self._about,
         }
 
     # -- beyond the protocol ------------------------------------------------------------------------------------
 
     @property
+    def labels(self) -> Indices | None:
+        """The class of every training sample, where there are classes."""
+        return self._train.labels
+
+    @property
     def chance(self) -> float | None:
         """The accuracy of always naming the commonest class of the held-out set; None without classes."""
-        labels = None if self._test is None else self._test.labels
-        if labels is None or labels.numel() == 0:
+        samples = self._test if self._validation is None else self._validation
+        labels = None if samples is None else samples.labels
+        if labels is None or labels.size == 0 or labels.min() < 0:
             return None
-        return float(torch.bincount(labels).max()) / labels.numel()
+        return float(np.bincount(labels).max()) / labels.size
+
+    def hold_out(self, held_out: Indices) -> "ModuleTask":
+        """The same task trained without these samples, and evaluated on them; the test set waits for the end."""
+        made = copy.copy(self)
+        kept = np.setdiff1d(np.arange(len(self._train)), held_out)
+        made._train, made._validation = Subset(self._train, kept), Subset(self._train, held_out)
+        made.size = len(kept)
+        made._threads, made._lock = local(), Lock()
+        _refuse_one_class(made._train.labels, self.name)
+        return made
 
     def module(self, point: Point) -> nn.Module:
         """A fresh module that holds the point's parameters and buffers."""
@@ -163,6 +189,7 @@ class ModuleTask:
         model = self._module(point).train()
         inputs, target = self._train.batch(batch)
         output = model(inputs)
+        self._check(output, target)
         loss = self.loss(output, target)
         grads = torch.autograd.grad(loss, self._threads.params, allow_unused=True, materialize_grads=True)
         value = Layout.flatten(grads)
@@ -170,6 +197,52 @@ class ModuleTask:
         if point.buffers is not None:
             buffers = {n: b.detach().clone() for n, b in model.named_buffers()}
         return Gradient(value, loss.item(), len(batch), _correct(output, target), float(value.norm()), buffers)
+
+    def _predictions(self, samples: Samples, point: Point, mapper: Mapper) -> "_Predictions":
+        size = len(samples)
+        chunks = [np.arange(i, min(i + _EVALUATED_AT_ONCE, size)) for i in range(0, size, _EVALUATED_AT_ONCE)]
+
+        def score(point: Point, indices: Indices) -> tuple[float, Any, Any, int]:
+            model = self._module(point).eval()
+            with torch.no_grad():
+                inputs, target = samples.batch(indices)
+                output = model(inputs)
+                self._check(output, target)
+                loss = self.loss(output, target).item() * len(indices)
+                if not _classified(output, target):
+                    return loss, None, None, 0
+                return loss, output.argmax(1).numpy(), target.numpy(), output.shape[1]
+
+        ways = self._evaluating = self._evaluating or habits(lambda p: score(p, chunks[0]), point)
+
+        def keyed_score(indices: Indices) -> tuple[float, Any, Any, int]:
+            where, randomness = ways.prepare(point, int(indices[0]))
+            with randomness:
+                return score(where, indices)
+
+        losses, predicted, truth, outputs = zip(*mapper(keyed_score, chunks), strict=True)
+        loss = sum(losses) / size
+        if any(p is None for p in predicted):
+            return _Predictions(loss)
+        return _Predictions(loss, np.concatenate(predicted), np.concatenate(truth), outputs[0])
+
+    def _check(self, output: Any, target: Any) -> None:
+        """Labels that the model has no output for, in words and before the loss stumbles over them."""
+        if self._fits or not _classified(output, target):
+            return
+        num_classes = output.shape[1]
+        sets = {"train set": self._train, "validation set": self._validation, "test set": self._test}
+        known = {which: samples.labels for which, samples in sets.items() if samples is not None}
+        for which, labels in [*known.items(), ("batch", target.numpy())]:
+            if labels is None:
+                continue
+            wrong = labels[(labels >= num_classes) | ((labels < 0) & (labels != _IGNORED))]
+            if wrong.size:
+                raise DataError(
+                    f"label {wrong[0]} of the {which} of task {self.name!r} is out of range: "
+                    f"the model has {num_classes} outputs, so labels must be from 0 to {num_classes - 1}"
+                )
+        self._fits = all(labels is not None for labels in known.values())  # else each batch brings labels not yet seen
 
 
 def _trainable(module: nn.Module) -> Iterable[nn.Parameter]:
@@ -184,10 +257,30 @@ def _load_buffers(module: nn.Module, buffers: Buffers) -> None:
             b.copy_(buffers[name])
 
 
-def _correct(output: Any, target: Any) -> int | None:
-    """How many are right, where the output is one row of scores a sample and the target a class."""
+def _classified(output: Any, target: Any) -> bool:
+    """Whether the output is one row of scores a sample and the target a class."""
     if not isinstance(output, Tensor) or not isinstance(target, Tensor):
-        return None
-    if output.dim() != 2 or target.dim() != 1 or target.dtype != torch.int64 or len(output) != len(target):
-        return None
-    return int((output.detach().argmax(1) == target).sum())
+        return False
+    return output.dim() == 2 and target.dim() == 1 and target.dtype == torch.int64 and len(output) == len(target)
+
+
+def _correct(output: Any, target: Any) -> int | None:
+    """How many are right, where there are classes."""
+    return int((output.detach().argmax(1) == target).sum()) if _classified(output, target) else None
+
+
+def _refuse_one_class(labels: Indices | None, name: str) -> None:
+    if labels is not None and labels.min() == labels.max():
+        raise DataError(
+            f"all {len(labels):,} training samples of task {name!r} have the label {labels[0]}: "
+            "there is nothing to tell apart"
+        )
+
+
+class _Predictions(NamedTuple):
+    """The mean loss and, where there are classes, what was predicted and what is true."""
+
+    loss: float
+    predicted: Indices | None = None
+    truth: Indices | None = None
+    num_classes: int = 0

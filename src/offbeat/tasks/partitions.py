@@ -1,26 +1,175 @@
-"""Ways to split a training set among workers, each a function of the seed."""
+"""Ways to split a training set among workers, each a function of the seed.
 
+| name | what worker i gets |
+|---|---|
+| `shared` | everything, in an order of its own |
+| `interleaved` | every W-th mini-batch of one common order |
+| `split` | a random equal share |
+| `split-labels` | labels of its own: consecutive ones, or (`split-labels(shuffled)`) drawn by the seed |
+| `dirichlet(alpha)` | of each label a share drawn from Dirichlet(alpha, ..., alpha) |
+| `size-skew(s)` | a random share proportional to (i + 1)^-s |
+
+Every split is an exact cover: each sample belongs to one worker.
+"""
+
+import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
-from offbeat.core.errors import ConfigError
+from offbeat.core.errors import ConfigError, unknown
 from offbeat.core.feed import Indices
 from offbeat.core.seeds import generator
 
-Partition = Callable[[int, int, int], list[Indices] | None]
-"""(size, workers, seed) -> one array of sample numbers a worker; None: everybody draws from everything."""
+_DRAWS = 200  # of a Dirichlet split, until everybody has enough
 
 
-def shared(size: int, workers: int, seed: int) -> None:
-    """No partition: each worker shuffles the whole training set in an order of its own."""
+@dataclass(frozen=True)
+class Pool:
+    """What is to be divided: so many samples among so many workers, each with at least `least` of them."""
+
+    size: int
+    workers: int
+    seed: int
+    least: int = 1
+    labels: Indices | None = None
+
+    def __post_init__(self) -> None:
+        if self.workers > self.size:
+            raise ConfigError(f"{self.size:,} training samples cannot be split among {self.workers} workers")
+
+    def known_labels(self, partition: str) -> Indices:
+        if self.labels is None:
+            raise ConfigError(
+                f"partition {partition!r} needs labels, and this task's training set shows none "
+                "(pairs of tensors do, and datasets with an attribute 'targets' or a column 'label')"
+            )
+        return self.labels
 
 
-def split(size: int, workers: int, seed: int) -> list[Indices]:
-    """Split dataset: a random equal share each; sizes differ by one at the most."""
-    if workers > size:
-        raise ConfigError(f"{size} training samples cannot be split among {workers} workers")
-    return [np.sort(part) for part in np.array_split(generator(seed, "partition", 0).permutation(size), workers)]
+def split(pool: Pool) -> list[Indices]:
+    """Split dataset: a random equal share each; sizes differ by one at the most (lamour2023)."""
+    return [np.sort(part) for part in np.array_split(_shuffled(pool), pool.workers)]
 
 
-PARTITIONS: Mapping[str, Partition] = {"shared": shared, "interleaved": shared, "split": split}
+def split_labels(pool: Pool, order: str = "in-order") -> list[Indices]:
+    """Split labels: every label belongs to one worker; numbers of labels differ by one at the most (lamour2023)."""
+    labels = pool.known_labels("split-labels")
+    present = np.unique(labels)
+    if pool.workers > len(present):
+        raise ConfigError(
+            f"split-labels gives each worker labels of its own, but there are {pool.workers} workers and only "
+            f"{len(present)} labels: use fewer workers, or dirichlet(0.1)"
+        )
+    if order == "shuffled":
+        present = generator(pool.seed, "partition", 0).permutation(present)
+    owned = np.array_split(present, pool.workers)
+    return [np.flatnonzero(np.isin(labels, mine)) for mine in owned]
+
+
+def dirichlet(pool: Pool, alpha: float) -> list[Indices]:
+    """Of each label, worker i gets the share p_i, where p ~ Dirichlet(alpha, ..., alpha) (Yurochkin et al. 2019).
+
+    As is usual (Li et al. 2022), the split is drawn again until every worker can fill a mini-batch.
+    """
+    labels = pool.known_labels("dirichlet")
+    members = [np.flatnonzero(labels == c) for c in np.unique(labels)]
+    smallest = 0
+    for draw in range(_DRAWS):
+        rng = generator(pool.seed, "partition", 0, draw)
+        parts: list[list[Indices]] = [[] for _ in range(pool.workers)]
+        for samples in members:
+            p = rng.dirichlet([alpha] * pool.workers)
+            cuts = np.rint(np.cumsum(p)[:-1] * len(samples)).astype(np.int64)
+            for part, share in zip(parts, np.split(rng.permutation(samples), cuts), strict=True):
+                part.append(share)
+        shards = [np.sort(np.concatenate(part)) for part in parts]
+        smallest = min(len(s) for s in shards)
+        if smallest >= pool.least:
+            return shards
+    raise ConfigError(
+        f"dirichlet({alpha:g}) left some worker with fewer than {pool.least} of {pool.size:,} samples in each of "
+        f"{_DRAWS} draws: use a larger alpha, fewer workers or a smaller batch"
+    )
+
+
+def size_skew(pool: Pool, s: float) -> list[Indices]:
+    """Worker i's share is proportional to (i + 1)^-s, beside one sample for everybody: s = 0 is equal, s = 1 Zipf."""
+    share = np.arange(1, pool.workers + 1, dtype=np.float64) ** -s
+    exact = share / share.sum() * (pool.size - pool.workers)
+    sizes = 1 + np.floor(exact).astype(np.int64)
+    left = pool.size - sizes.sum()
+    sizes[np.argsort(np.floor(exact) - exact, kind="stable")[:left]] += 1  # largest remainders
+    return [np.sort(part) for part in np.split(_shuffled(pool), np.cumsum(sizes)[:-1])]
+
+
+def _shuffled(pool: Pool) -> Indices:
+    return generator(pool.seed, "partition", 0).permutation(pool.size)
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A partition by name, with its argument."""
+
+    name: str
+    divide: Callable[[Pool], list[Indices]] | None
+    """None: everybody draws from everything."""
+
+
+def _no_argument(name: str, argument: str | None) -> None:
+    if argument is not None:
+        raise ConfigError(f"partition {name!r} takes no argument, got {argument!r}")
+
+
+def _number(name: str, argument: str | None, letter: str, *, zero: bool) -> float:
+    """The argument as a number: positive, or not negative where zero has a meaning."""
+    allowed = f"{letter} must be a finite number {'from 0' if zero else 'above 0'}"
+    try:
+        value = float(argument or "")
+    except ValueError:
+        raise ConfigError(f"partition {name}({letter}): {allowed}, got {argument or 'nothing'!r}") from None
+    if not (np.isfinite(value) and (value > 0 or (zero and value == 0))):
+        raise ConfigError(f"partition {name}({letter}): {allowed}, got {argument!r}")
+    return value
+
+
+def _labels_order(argument: str | None) -> str:
+    if argument not in (None, "in-order", "shuffled"):
+        raise ConfigError(f"partition split-labels takes in-order or shuffled, got {argument!r}")
+    return argument or "in-order"
+
+
+def _split_labels(argument: str | None) -> Callable[[Pool], list[Indices]]:
+    order = _labels_order(argument)
+    return lambda pool: split_labels(pool, order)
+
+
+def _dirichlet(argument: str | None) -> Callable[[Pool], list[Indices]]:
+    alpha = _number("dirichlet", argument, "alpha", zero=False)
+    return lambda pool: dirichlet(pool, alpha)
+
+
+def _size_skew(argument: str | None) -> Callable[[Pool], list[Indices]]:
+    s = _number("size-skew", argument, "s", zero=True)
+    return lambda pool: size_skew(pool, s)
+
+
+_WITH_ARGUMENT: Mapping[str, Callable[[str | None], Callable[[Pool], list[Indices]]]] = {
+    "split-labels": _split_labels,
+    "dirichlet": _dirichlet,
+    "size-skew": _size_skew,
+}
+PARTITIONS = ("shared", "interleaved", "split", "split-labels", "dirichlet(alpha)", "size-skew(s)")
+
+
+def parse(text: str) -> Partition:
+    """`dirichlet(0.5)` and the like; an unknown name lists the known ones."""
+    found = re.fullmatch(r"\s*([\w-]+)\s*(?:\(\s*([^()]*?)\s*\))?\s*", text)
+    name, argument = (found[1], found[2]) if found else (text, None)
+    if name in _WITH_ARGUMENT:
+        return Partition(name, _WITH_ARGUMENT[name](argument))
+    if name not in PARTITIONS:
+        raise unknown("partition", text, PARTITIONS)
+    _no_argument(name, argument)
+    return Partition(name, split if name == "split" else None)

@@ -1,18 +1,24 @@
 """Training samples behind one interface: two tensors (a batch costs an index), or any map-style dataset."""
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from offbeat.core.errors import ConfigError, DataError
 from offbeat.core.feed import Indices
 
+_TARGETS = ("label", "labels", "target", "y")
+
 
 class Samples(Protocol):
     """What a task needs of a dataset."""
 
-    labels: Tensor | None
+    @property
+    def labels(self) -> Indices | None:
+        """The class of every sample, where there are classes and they can be had without reading every sample."""
 
     def __len__(self) -> int: ...
 
@@ -21,13 +27,13 @@ class Samples(Protocol):
 
 
 class TensorSamples:
-    """Inputs and targets as two tensors in memory."""
+    """Inputs and targets as two tensors in memory (or mapped into it)."""
 
     def __init__(self, inputs: Tensor, targets: Tensor) -> None:
         if len(inputs) != len(targets):
             raise DataError(f"{len(inputs)} inputs but {len(targets)} targets")
         self._inputs, self._targets = inputs, targets
-        self.labels = targets if targets.dtype == torch.int64 and targets.dim() == 1 else None
+        self.labels = _classes(targets)
 
     def __len__(self) -> int:
         return len(self._inputs)
@@ -38,12 +44,14 @@ class TensorSamples:
 
 
 class MapSamples:
-    """A map-style dataset: `len(d)` and `d[i] -> (input, target)`, torchvision's and HuggingFace's among them."""
+    """A map-style dataset: `len(d)` and `d[i]`, which is (input, target) or a dict; torchvision's and HuggingFace's.
 
-    labels: Tensor | None = None
+    Its labels are read from `d.targets` (torchvision) or from the column `d["label"]` (HuggingFace) if it has them.
+    """
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
+        self.labels = self._known_labels()
 
     def __len__(self) -> int:
         return len(self._dataset)
@@ -51,18 +59,48 @@ class MapSamples:
     def batch(self, indices: Indices) -> tuple[Any, Any]:
         from torch.utils.data import default_collate
 
-        items = default_collate([self._dataset[int(i)] for i in indices])
+        try:
+            items = default_collate([_plain(self._dataset[int(i)]) for i in indices])
+        except (TypeError, RuntimeError) as e:
+            raise DataError(f"samples cannot be put together into a batch: {str(e).splitlines()[0]}") from None
         if isinstance(items, list | tuple) and len(items) == 2:
             return items[0], items[1]
         if isinstance(items, dict) and len(items) >= 2:
-            target = next((k for k in ("label", "labels", "target", "y") if k in items), None)
+            target = next((k for k in _TARGETS if k in items), None)
             if target is not None:
-                rest = [v for k, v in items.items() if k != target]
-                return (rest[0] if len(rest) == 1 else {k: v for k, v in items.items() if k != target}), items[target]
+                rest = {k: v for k, v in items.items() if k != target}
+                return (next(iter(rest.values())) if len(rest) == 1 else rest), items[target]
         raise DataError(
-            "a sample must be (input, target) or a dict with a 'label', 'labels', 'target' or 'y', "
-            f"got {type(self._dataset[0]).__name__}"
+            f"a sample must be (input, target) or a dict with one of {', '.join(_TARGETS)}, "
+            f"got {_shape(self._dataset[0])}"
         )
+
+    def _known_labels(self) -> Indices | None:
+        found = getattr(self._dataset, "targets", None)
+        if found is None:
+            columns = getattr(self._dataset, "column_names", None) or ()
+            name = next((k for k in _TARGETS if k in columns), None)
+            found = None if name is None else self._dataset[name]
+        if found is None or len(found) != len(self._dataset):
+            return None
+        try:
+            return _classes(torch.as_tensor(found))
+        except (TypeError, ValueError, RuntimeError):
+            return None
+
+
+class Subset:
+    """Some of the samples, renumbered from 0."""
+
+    def __init__(self, whole: Samples, at: Indices) -> None:
+        self._whole, self._at = whole, at
+        self.labels = None if whole.labels is None else whole.labels[at]
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+    def batch(self, indices: Indices) -> tuple[Any, Any]:
+        return self._whole.batch(self._at[indices])
 
 
 def as_samples(data: Any, what: str) -> Samples:
@@ -80,3 +118,29 @@ def as_samples(data: Any, what: str) -> Samples:
     if len(samples) == 0:
         raise DataError(f"the {what} set is empty")
     return samples
+
+
+def _classes(targets: Tensor) -> Indices | None:
+    """Whole numbers, one a sample, are classes."""
+    if targets.dim() != 1 or targets.is_floating_point() or targets.is_complex() or targets.dtype == torch.bool:
+        return None
+    return targets.to(torch.int64).numpy()
+
+
+def _plain(item: Any) -> Any:
+    """A PIL picture as numbers in [0, 1] (C, H, W), as torchvision's ToTensor makes it; the rest as it is."""
+    if isinstance(item, Mapping):
+        return {k: _plain(v) for k, v in item.items()}
+    if isinstance(item, list | tuple) and len(item) == 2:
+        return tuple(_plain(v) for v in item)
+    if hasattr(item, "getbands") and hasattr(item, "convert"):
+        pixels = np.asarray(item if item.mode in ("L", "RGB") else item.convert("RGB"))
+        planes = pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
+        return torch.from_numpy(planes.copy()).to(torch.float32).div_(255)
+    return item
+
+
+def _shape(item: Any) -> str:
+    if isinstance(item, Mapping):
+        return f"a dict with {', '.join(map(str, item))}"
+    return f"{len(item)} values" if isinstance(item, list | tuple) else type(item).__name__
