@@ -16,7 +16,7 @@ ALLOWED = {
     "solvers": {"core"},
     "tasks": {"core"},
     "engines": {"core"},
-    "lab": {"core", "solvers", "tasks", "engines"},
+    "lab": {"core", "solvers", "tasks", "engines", "report"},
     "report": {"core"},
     "recipes": set(),
 }

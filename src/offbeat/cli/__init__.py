@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import typer
 
-from offbeat.cli import data, lists, runs, studies
+from offbeat.cli import data, lists, report, runs, studies
 from offbeat.cli.output import EXIT
 from offbeat.core.errors import OffbeatError
 
@@ -26,6 +26,7 @@ app.command()(runs.show)
 app.command()(studies.compare)
 app.command()(studies.sweep)
 app.command()(studies.demo)
+app.command()(report.report)
 app.command("list")(lists.list_)
 app.add_typer(data_app, name="data")
 data_app.command("list")(data.data_list)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from offbeat.core.errors import ConfigError
 from offbeat.report.read import RunFiles
-from offbeat.report.style import FAINT, INK, MATPLOTLIB, TIME_COLOURS, solver_colour
+from offbeat.report.style import MATPLOTLIB, colour, solver_colour
 
 
 def draw(runs: Mapping[str, Sequence[Path]], out: Path, *, title: str, target: tuple[str, float] | None = None) -> None:
@@ -32,14 +32,19 @@ def draw(runs: Mapping[str, Sequence[Path]], out: Path, *, title: str, target: t
             by_epoch.set_xlabel("updates")
         if target is not None and target[0] == metric:
             for axes in (by_time, by_epoch):
-                axes.axhline(target[1], color=FAINT, linewidth=0.9, linestyle=(0, (4, 3)))
+                axes.axhline(target[1], color=colour("@faint"), linewidth=0.9, linestyle=(0, (4, 3)))
             x = by_time.get_xlim()[1]
             by_time.annotate(
-                f"target {target[1]:g}", (x, target[1]), (-2, 3), textcoords="offset points", ha="right", color=FAINT
+                f"target {target[1]:g}",
+                (x, target[1]),
+                (-2, 3),
+                textcoords="offset points",
+                ha="right",
+                color=colour("@faint"),
             )
         by_time.legend(loc="lower right" if metric == "accuracy" else "upper right")
         _time_shares(shares, opened)
-        figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold", color=INK)
+        figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold", color=colour("@ink"))
         out.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(out)
 
@@ -61,10 +66,10 @@ def _curves(axes: Any, opened: Mapping[str, Sequence[RunFiles]], x_name: str, y_
         end = min(x[-1] for x, _ in curves)
         grid = np.linspace(0, end, 200)
         values = np.stack([np.interp(grid, x, y) for x, y in curves])
-        colour = solver_colour(name)
-        axes.plot(grid, values.mean(0), color=colour, label=name, linewidth=1.8)
+        hue = colour(solver_colour(name))
+        axes.plot(grid, values.mean(0), color=hue, label=name, linewidth=1.8)
         if len(curves) > 1:
-            axes.fill_between(grid, values.min(0), values.max(0), color=colour, alpha=0.18, linewidth=0)
+            axes.fill_between(grid, values.min(0), values.max(0), color=hue, alpha=0.18, linewidth=0)
     axes.set_xlim(left=0)
     axes.margins(x=0)
 
@@ -86,10 +91,11 @@ def _time_shares(axes: Any, opened: Mapping[str, Sequence[RunFiles]]) -> None:
         share = np.array([np.mean([run.summary.get(column) or 0.0 for run in opened[n]]) for n in names])
         if share.max() < 1e-9:
             continue
-        axes.barh(names, share, left=left, color=TIME_COLOURS[kind], label=kind, height=0.62)
+        axes.barh(names, share, left=left, color=colour(f"@{kind}"), label=kind, height=0.62)
         for i, (start, width) in enumerate(zip(left, share, strict=True)):
             if width > 0.09:
-                axes.text(start + width / 2, i, f"{width:.0%}", ha="center", va="center", color=INK, fontsize=8)
+                look = {"ha": "center", "va": "center", "color": colour("@ink"), "fontsize": 8}
+                axes.text(start + width / 2, i, f"{width:.0%}", **look)
         left += share
     axes.invert_yaxis()
     axes.set(xlim=(0, 1), title="Where the workers' time went")

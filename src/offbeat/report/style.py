@@ -1,41 +1,92 @@
-"""One look for every figure: colours safe for colour-blind readers, the same colour for the same solver everywhere."""
+"""One look for every figure: colours safe for colour-blind readers, the same colour for the same solver everywhere.
 
+A figure names a colour by a token such as "@asgd" or "@faint"; the page turns it into the colour of the theme it shows,
+light or dark, and the printed figure into the light one.
+"""
+
+import re
 from collections.abc import Mapping
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Literal
 
-# Okabe and Ito, "Color universal design", 2008; black is for text.
-OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D1F", "#5D3A9B")
+Theme = Literal["light", "dark"]
 
-SOLVER_COLOURS: Mapping[str, str] = {
-    "plain": "#6B7280",
-    "sync": "#0072B2",
-    "asgd": "#D55E00",
-    "constant-delay": "#CC79A7",
+# Okabe and Ito, "Color universal design", 2008; black is for text. Light theme, dark theme.
+OKABE_ITO: tuple[tuple[str, str], ...] = (
+    ("#0072B2", "#3D9BD8"),
+    ("#D55E00", "#F0803C"),
+    ("#009E73", "#2CBF94"),
+    ("#CC79A7", "#DE94BB"),
+    ("#D18F00", "#EBB035"),
+    ("#3AA0DB", "#7CC8F2"),
+    ("#8C6D1F", "#BC9A45"),
+    ("#6F4BAF", "#A78BE0"),
+)
+
+SOLVER_COLOURS: Mapping[str, tuple[str, str]] = {
+    "plain": ("#6B7280", "#A3ABB8"),
+    "sync": OKABE_ITO[0],
+    "asgd": OKABE_ITO[1],
+    "constant-delay": OKABE_ITO[3],
+    "easgd": OKABE_ITO[2],
+    "hogwild": OKABE_ITO[4],
+    "dc-asgd": OKABE_ITO[7],
+    "ssp": OKABE_ITO[5],
 }
 
-TIME_COLOURS: Mapping[str, str] = {
-    "computing": "#009E73",
-    "delayed": "#E69F00",
-    "communicating": "#56B4E9",
-    "waiting": "#D1D5DB",
+ROLES: Mapping[str, tuple[str, str]] = {
+    "ink": ("#1F2937", "#E5E7EB"),
+    "faint": ("#6B7280", "#98A1AE"),
+    "grid": ("#E8EAEE", "#2B3038"),
+    "paper": ("#FFFFFF", "#16191E"),
+    "computing": ("#009E73", "#2CBF94"),
+    "delayed": ("#E69F00", "#EBB035"),
+    "communicating": ("#56B4E9", "#7CC8F2"),
+    "waiting": ("#D1D5DB", "#454C57"),
+    "bad": ("#B42318", "#F97066"),
+    "train": ("#8A94A3", "#8A94A3"),
 }
 
-INK, FAINT, GRID = "#1F2937", "#6B7280", "#E5E7EB"
+# Perceptually even, and readable by everybody: viridis, and blue - white - orange for differences.
+VIRIDIS = ("#440154", "#472D7B", "#3B528B", "#2C728E", "#21918C", "#28AE80", "#5EC962", "#ADDC30", "#FDE725")
+DIVERGING = ("#0B4F7E", "#3F8FC4", "#A5CBE3", "#F4F4F2", "#F6BE94", "#E07B33", "#9A3F00")
+
+DASHES = ("solid", "dash", "dot", "dashdot")
+
+_TOKEN = re.compile(r"@([^/]+)(?:/([\d.]+))?")
 
 
 def solver_colour(name: str) -> str:
-    """A known solver's own colour; any other name gets one that is always the same."""
+    """The token of a solver's colour: a known solver has its own, any other name one that is always the same."""
+    if name in SOLVER_COLOURS:
+        return f"@{name}"
     number = blake2b(name.encode(), digest_size=2).digest()
-    return SOLVER_COLOURS.get(name, OKABE_ITO[int.from_bytes(number, "little") % len(OKABE_ITO)])
+    return f"@c{int.from_bytes(number, 'little') % len(OKABE_ITO)}"
+
+
+def palette(theme: Theme) -> dict[str, str]:
+    """Every token of a theme."""
+    at = 0 if theme == "light" else 1
+    colours = {f"c{i}": pair for i, pair in enumerate(OKABE_ITO)}
+    return {name: pair[at] for name, pair in {**colours, **SOLVER_COLOURS, **ROLES}.items()}
+
+
+def colour(token: str, theme: Theme = "light") -> str:
+    """The hexadecimal colour of a token, with two more digits where it is translucent ("@asgd/0.2")."""
+    found = _TOKEN.fullmatch(token)
+    if found is None:
+        return token
+    name, alpha = found.groups()
+    opacity = "" if alpha is None else f"{round(float(alpha) * 255):02X}"
+    return palette(theme)[name] + opacity
 
 
 MATPLOTLIB: Any = {
     "font.family": "DejaVu Sans",
     "font.size": 9,
-    "axes.edgecolor": FAINT,
-    "axes.labelcolor": INK,
-    "axes.titlecolor": INK,
+    "axes.edgecolor": colour("@faint"),
+    "axes.labelcolor": colour("@ink"),
+    "axes.titlecolor": colour("@ink"),
     "axes.titlesize": 10,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
@@ -43,11 +94,12 @@ MATPLOTLIB: Any = {
     "axes.spines.right": False,
     "axes.grid": True,
     "axes.axisbelow": True,
-    "grid.color": GRID,
+    "grid.color": colour("@grid"),
     "grid.linewidth": 0.8,
-    "xtick.color": FAINT,
-    "ytick.color": FAINT,
+    "xtick.color": colour("@faint"),
+    "ytick.color": colour("@faint"),
     "legend.frameon": False,
     "figure.dpi": 160,
     "svg.hashsalt": "offbeat",
+    "svg.fonttype": "none",
 }

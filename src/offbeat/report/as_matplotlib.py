@@ -1,0 +1,206 @@
+"""Figures for paper: the same description drawn by matplotlib, in column width."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from offbeat.core.errors import ConfigError, StoreError
+from offbeat.report.figure import (
+    Arrows,
+    Axis,
+    Bars,
+    Figure,
+    Heat,
+    Line,
+    Mark,
+    Path3,
+    Points,
+    Rule,
+    Spans,
+    Surface,
+    floats,
+)
+from offbeat.report.style import DIVERGING, MATPLOTLIB, VIRIDIS, colour
+
+COLUMN, PAGE = 3.35, 6.9
+"""Inches: one column of a two-column paper, and both."""
+FORMATS = ("svg", "png", "pdf")
+
+_DASH = {"solid": "-", "dash": (0, (5, 2)), "dot": (0, (1, 1.5)), "dashdot": (0, (5, 2, 1, 2))}
+_SYMBOL = {"circle": "o", "x": "x", "star": "*", "diamond": "D", "square": "s"}
+
+
+def save(figure: Figure, path: Path, *, width: float = COLUMN) -> Path:
+    if path.suffix.lstrip(".") not in FORMATS:
+        raise ConfigError(f"a figure is saved as {', '.join('.' + f for f in FORMATS)}, got {path.name!r}")
+    made = draw(figure, width)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        made.savefig(path, dpi=300, metadata={"Date": None} if path.suffix == ".svg" else None)
+    except OSError as e:
+        raise StoreError(f"cannot write {path}: {e.strerror}") from None
+    return path
+
+
+def svg(figure: Figure) -> str:
+    out = io.StringIO()
+    draw(figure, PAGE * 0.8).savefig(out, format="svg", metadata={"Date": None})
+    return out.getvalue()
+
+
+def draw(figure: Figure, width: float) -> Any:
+    try:
+        import matplotlib as mpl
+        from matplotlib.figure import Figure as Canvas
+    except ImportError:
+        raise ConfigError("pictures need matplotlib: pip install 'offbeat[figures]'") from None
+    look: Any = {"font.size": 7.5, "axes.titlesize": 8.5, "legend.fontsize": 6.5, "lines.linewidth": 1.2}
+    with mpl.rc_context(MATPLOTLIB | (look if width < 5 else {})):
+        spatial = any(isinstance(m, Surface) for m in figure.marks)
+        share = 0.85 if spatial or figure.square else 0.62 * figure.height / 300
+        canvas = Canvas(figsize=(width, width * min(share, 1.4)), layout="constrained")
+        axes = canvas.add_subplot(projection="3d" if spatial else None)
+        stack: dict[str, Any] = {}
+        for mark in figure.marks:
+            _draw(axes, mark, figure, stack)
+        axes.set_title(_plain(figure.title))
+        if spatial:
+            axes.set(xlabel=_plain(figure.x.title), ylabel=_plain(figure.y.title))
+        else:
+            _axis(axes, "x", figure.x)
+            _axis(axes, "y", figure.y)
+        handles, labels = axes.get_legend_handles_labels()
+        if len(labels) > 1:
+            axes.legend(handles, labels, handlelength=1.6, ncols=2 if len(labels) > 5 else 1)
+        canvas.draw_without_rendering()
+    return canvas
+
+
+def _axis(axes: Any, name: str, axis: Axis) -> None:
+    getattr(axes, f"set_{name}label")(_plain(axis.title))
+    if axis.log:
+        getattr(axes, f"set_{name}scale")("log")
+    if axis.percent:
+        from matplotlib.ticker import PercentFormatter
+
+        getattr(axes, f"{name}axis").set_major_formatter(PercentFormatter(1.0, decimals=0))
+    if axis.start is not None or axis.end is not None:
+        getattr(axes, f"set_{name}lim")(axis.start, axis.end)
+    if axis.reverse and not getattr(axes, f"{name}axis_inverted")():
+        getattr(axes, f"invert_{name}axis")()
+
+
+def _draw(axes: Any, mark: Mark, figure: Figure, stack: dict[str, Any]) -> None:
+    match mark:
+        case Line():
+            x, y = floats(mark.x), floats(mark.y)
+            name = _plain(mark.name) if mark.legend and mark.name else None
+            look: dict[str, Any] = {"drawstyle": "steps-post"} if mark.stairs else {}
+            look |= {"marker": "o", "markersize": 3} if mark.dots else {}
+            axes.plot(x, y, color=colour(mark.colour), linestyle=_DASH[mark.dash], label=name, **look)
+            if mark.low is not None and mark.high is not None:
+                low, high = floats(mark.low), floats(mark.high)
+                axes.fill_between(x, low, high, color=colour(mark.colour), alpha=0.16, linewidth=0)
+        case Bars():
+            _bars(axes, mark, figure, stack)
+        case Spans():
+            lane, start, length = np.asarray(mark.lane), floats(mark.start), floats(mark.length)
+            axes.barh(
+                lane, length, left=start, height=0.72, color=colour(mark.colour), label=_plain(mark.name), linewidth=0
+            )
+        case Points():
+            x, y = floats(mark.x), floats(mark.y)
+            name = _plain(mark.name) if mark.legend and mark.name else None
+            symbol = _SYMBOL.get(mark.symbol, "o")
+            axes.scatter(x, y, s=mark.size**2 / 2.5, color=colour(mark.colour), marker=symbol, label=name, zorder=3)
+            for at, up, label in zip(x, y, mark.labels or (), strict=False):
+                axes.annotate(_plain(label), (at, up), (0, 3), textcoords="offset points", ha="center", fontsize=6)
+        case Arrows():
+            look = {"arrowstyle": "-|>", "color": colour(mark.colour), "linewidth": 0.8, "shrinkA": 0, "shrinkB": 0}
+            for x0, y0, x1, y1 in zip(*(floats(v) for v in (mark.x0, mark.y0, mark.x1, mark.y1)), strict=True):
+                axes.annotate("", (x1, y1), (x0, y0), arrowprops=look)
+            axes.plot([], [], color=colour(mark.colour), label=_plain(mark.name))
+        case Heat():
+            _heat(axes, mark)
+        case Rule():
+            line = axes.axhline if mark.along == "y" else axes.axvline
+            line(mark.at, color=colour(mark.colour), linewidth=0.9, linestyle=_DASH["dash"])
+            look = {"textcoords": "offset points", "color": colour(mark.colour), "fontsize": 6.5}
+            if mark.along == "y":
+                where = axes.get_yaxis_transform()
+                axes.annotate(_plain(mark.label), (1, mark.at), (-2, 2), xycoords=where, ha="right", **look)
+            else:
+                where = axes.get_xaxis_transform()
+                axes.annotate(_plain(mark.label), (mark.at, 1), (3, -3), xycoords=where, va="top", **look)
+        case Surface():
+            x, y = np.meshgrid(floats(mark.x), floats(mark.y))
+            axes.plot_surface(x, y, np.asarray(mark.z, float), cmap=_map("viridis"), alpha=0.85, linewidth=0)
+            axes.set_zlabel(_plain(mark.label))
+        case Path3():
+            axes.plot(
+                floats(mark.x),
+                floats(mark.y),
+                floats(mark.z),
+                color=colour(mark.colour),
+                label=_plain(mark.name),
+                marker="o",
+                markersize=2,
+            )
+
+
+def _bars(axes: Any, mark: Bars, figure: Figure, stack: dict[str, Any]) -> None:
+    x = [_plain(v) if isinstance(v, str) else v for v in np.asarray(mark.x).tolist()]
+    y = floats(mark.y)
+    base = stack.get("base", np.zeros_like(y)) if figure.stacked else np.zeros_like(y)
+    base = base if mark.base is None else floats(mark.base)
+    bar = axes.barh if figure.horizontal else axes.bar
+    size = {"height" if figure.horizontal else "width": mark.width or 0.7}
+    foot = {"left" if figure.horizontal else "bottom": base}
+    errors: dict[str, Any] = (
+        {} if mark.errors is None else {"xerr" if figure.horizontal else "yerr": floats(mark.errors)}
+    )
+    errors |= {"error_kw": {"linewidth": 0.8, "ecolor": colour("@ink")}} if errors else {}
+    bar(x, y, color=colour(mark.colour), label=_plain(mark.name) or None, linewidth=0, **size, **foot, **errors)
+    stack["base"] = base + y
+
+
+def _heat(axes: Any, mark: Heat) -> None:
+    x, y, z = np.asarray(mark.x), np.asarray(mark.y), np.asarray(mark.z, float)
+    look: dict[str, Any] = {"cmap": _map(mark.scale), "vmin": mark.low, "vmax": mark.high}
+    axes.grid(False)
+    if mark.contours:
+        shown = axes.contourf(x.astype(float), y.astype(float), z, 24, **look)
+    else:
+        numeric = x.dtype.kind in "if" and y.dtype.kind in "if"
+        xs = x if numeric else np.arange(len(x))
+        ys = y if numeric else np.arange(len(y))
+        shown = axes.pcolormesh(xs, ys, z, shading="nearest", rasterized=z.size > 2500, **look)
+        if not numeric:
+            axes.set_xticks(xs, [_plain(v) for v in x])
+            axes.set_yticks(ys, [_plain(v) for v in y])
+        for i, j in np.argwhere(np.asarray(mark.crossed)) if mark.crossed is not None else ():
+            axes.plot(xs[j], ys[i], marker="x", color=colour("@bad"), markersize=6)
+        for i, row in enumerate(mark.texts or ()):
+            for j, label in enumerate(row):
+                middle = np.nanmin(z) + 0.6 * (np.nanmax(z) - np.nanmin(z)) if np.isfinite(z).any() else 0
+                ink = "black" if (z[i, j] > middle) != mark.scale.startswith("@") else "white"
+                axes.text(xs[j], ys[i], _plain(label), ha="center", va="center", fontsize=5.5, color=ink)
+    if mark.bar:
+        axes.figure.colorbar(shown, ax=axes, label=_plain(mark.label)).outline.set_visible(False)
+
+
+def _map(name: str) -> Any:
+    from matplotlib.colors import LinearSegmentedColormap
+
+    if name.startswith("@"):
+        stops = [colour("@paper"), colour(name)]
+    else:
+        stops = list(DIVERGING if name == "diverging" else VIRIDIS)
+    return LinearSegmentedColormap.from_list(name, stops)
+
+
+def _plain(text: object) -> str:
+    """A user's text is not mathematics: a dollar is a dollar."""
+    return str(text).replace("$", r"\$")

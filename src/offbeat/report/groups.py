@@ -1,0 +1,97 @@
+"""Runs that differ in nothing but their seed are one group: one line, one colour, one name."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from offbeat.report.read import RunFiles, flat
+from offbeat.report.style import DASHES, solver_colour
+
+# What does not make two runs different experiments, only differently recorded ones.
+_SILENT = ("seed", "from", "record.", "evaluate.keep_best")
+_SHORT = {"cluster.workers": "workers", "optimizer.lr": "lr", "data.batch": "batch", "optimizer.name": ""}
+
+
+@dataclass(frozen=True)
+class Group:
+    """A name for people, and the runs behind it, by seed."""
+
+    name: str
+    solver: str
+    colour: str
+    dash: str
+    runs: Sequence[RunFiles]
+
+    @property
+    def workers(self) -> int:
+        return max(r.workers for r in self.runs)
+
+    def values(self, key: str) -> list[float | None]:
+        """A number of the summaries, one a run."""
+        return [r.summary.get(key) for r in self.runs]
+
+
+def group(runs: Sequence[RunFiles]) -> list[Group]:
+    """In the order of the runs; named by the solver and by those keys that are needed to tell groups apart."""
+    settings = [_settings(r) for r in runs]
+    varying = [k for k in dict.fromkeys(k for s in settings for k in s) if len({str(s.get(k)) for s in settings}) > 1]
+    by_settings: dict[tuple[Any, ...], list[int]] = {}
+    for i, s in enumerate(settings):
+        by_settings.setdefault(tuple(str(s.get(k)) for k in varying), []).append(i)
+    members = list(by_settings.values())
+    names = _names([settings[m[0]] for m in members], varying)
+    out: list[Group] = []
+    for name, indices in zip(names, members, strict=True):
+        mine = sorted((runs[i] for i in indices), key=lambda r: r.seed)
+        solver = mine[0].solver
+        before = sum(g.solver == solver for g in out)
+        out.append(Group(name, solver, _shade(solver, before), DASHES[before % len(DASHES)], mine))
+    return out
+
+
+def _settings(run: RunFiles) -> dict[str, Any]:
+    everything = flat({**run.config, "task": {"name": run.task, **_section(run, "task")}})
+    everything["solver.name"] = run.solver
+    everything["clock"] = run.clock
+    return {k: v for k, v in everything.items() if not k.startswith(_SILENT)}
+
+
+def _section(run: RunFiles, name: str) -> dict[str, Any]:
+    section = run.config.get(name)
+    return section if isinstance(section, dict) else {}
+
+
+def _names(settings: Sequence[dict[str, Any]], varying: Sequence[str]) -> list[str]:
+    """The fewest keys that tell the groups apart, the solver and the number of workers first."""
+    first = [k for k in ("task.name", "solver.name", "cluster.workers", "optimizer.lr") if k in varying]
+    chosen: list[str] = []
+    parts: list[tuple[str, ...]] = [() for _ in settings]
+    for key in [*first, *(k for k in varying if k not in first)]:
+        finer = [(*p, str(s.get(key))) for p, s in zip(parts, settings, strict=True)]
+        if len(set(finer)) > len(set(parts)) or key == "solver.name":
+            chosen.append(key)
+            parts = finer
+    if not chosen or chosen[0] not in ("task.name", "solver.name"):
+        return [" ".join([str(s.get("solver.name")), *_labels(s, chosen)]) for s in settings]
+    return [" ".join(_labels(s, chosen)) for s in settings]
+
+
+def _labels(settings: dict[str, Any], keys: Sequence[str]) -> list[str]:
+    out = []
+    for key in keys:
+        value = settings.get(key)
+        if key in ("task.name", "solver.name"):
+            out.append(str(value))
+        elif key == "cluster.workers":
+            out.append(f"W={value}")
+        else:
+            short = _SHORT.get(key, key.rpartition(".")[2].replace("_", " "))
+            shown = f"{value:g}" if isinstance(value, float) else str(value)
+            out.append(f"{short}={shown}" if short else shown)
+    return out
+
+
+def _shade(solver: str, before: int) -> str:
+    """The solver's colour; further groups of the same solver are told apart by their dashes, then by opacity."""
+    token = solver_colour(solver)
+    return token if before < len(DASHES) else f"{token}/{max(0.35, 1 - 0.15 * (before // len(DASHES))):.2f}"

@@ -1,0 +1,178 @@
+"""The page of one run."""
+
+import json
+from typing import Any
+
+import numpy as np
+
+from offbeat.report import classes, curves, staleness, workers
+from offbeat.report.figure import Chart
+from offbeat.report.groups import Group, group
+from offbeat.report.numbers import number, percent, seconds
+from offbeat.report.page import Page, Section, Tile
+from offbeat.report.read import RunFiles, flat
+from offbeat.report.tables import Table
+
+
+def page(run: RunFiles) -> Page:
+    """Everything that the folder of one run tells."""
+    (only,) = group([run])
+    sections = [
+        Section("Learning", _there(*learning(only))),
+        Section("Staleness", _there(*stale(only)), text=_about_staleness(run)),
+        Section("Workers", _there(*at_work(run))),
+        Section("Classes and data", _there(classes.confusion(run), classes.partition(run)), _tables(run)),
+        how_to_repeat(run),
+    ]
+    return Page(
+        title=f"{run.solver} on {run.task}",
+        lead=[said(run)],
+        tiles=tiles(run),
+        warnings=warnings(run),
+        sections=[s for s in sections if s.charts or s.tables or s.folded],
+        foot=_foot(run),
+        colours={run.solver: only.colour},
+    )
+
+
+def _there(*charts: Chart | None) -> list[Chart]:
+    return [c for c in charts if c is not None]
+
+
+def learning(g: Group) -> list[Chart | None]:
+    """Loss, accuracy, norms, learning rate."""
+    target = target_of(g.runs[0])
+    first = f"{g.runs[0].clock} time"
+    moving = len(np.unique(g.runs[0].metric("lr"))) > 1
+    return [
+        curves.chart([g], "loss", train="train_loss", target=target.get("loss"), first=first, title="Loss"),
+        curves.chart(
+            [g], "accuracy", train="train_accuracy", target=target.get("accuracy"), first=first, title="Accuracy"
+        ),
+        curves.chart([g], "grad_norm", first=first, title="Norm of the gradients"),
+        curves.chart([g], "weight_norm", first=first, title="Norm of the weights"),
+        curves.chart([g], "lr", first=first, title="Learning rate") if moving else None,
+    ]
+
+
+def stale(g: Group) -> list[Chart | None]:
+    run = g.runs[0]
+    over = staleness.over_time(run, "staleness", "staleness τ (updates)", g.colour)
+    gap = staleness.over_time(run, "gap", "gap ‖x now − x read‖", g.colour)
+    band = "Median over gradients applied at about that time; the band holds the middle 80%."
+    found = staleness.delays(run)
+    if found is not None and len(found.counts) == 1:  # nothing is stale: one sentence says it
+        over = gap = None
+    return [
+        staleness.histogram_chart(g),
+        None if over is None else Chart.of("staleness-time", over, band),
+        None if gap is None else Chart.of("gap", gap, "How far the parameters moved while a gradient was under way."),
+        *staleness.diagnostics(run, g.colour),
+    ]
+
+
+def at_work(run: RunFiles) -> list[Chart | None]:
+    return [workers.timeline(run), workers.updates(run), workers.breakdown(run)]
+
+
+def _tables(run: RunFiles) -> list[Table]:
+    table = classes.per_class(run)
+    return [] if table is None else [table]
+
+
+def target_of(run: RunFiles) -> dict[str, float]:
+    """The target of the run's budget: {"accuracy": 0.9}."""
+    text = run.summary.get("target") or run.config.get("budget", {}).get("until") or ""
+    metric, equals, value = str(text).replace("<=", "=").replace(">=", "=").partition("=")
+    try:
+        return {metric.strip(): float(value)} if equals else {}
+    except ValueError:
+        return {}
+
+
+def said(run: RunFiles) -> str:
+    """What was run and what came of it, in words."""
+    s, c = run.summary, run.config
+    about = run.info.get("task", {})
+    optimizer = c.get("optimizer", {})
+    size = f" ({number(about['parameters'])} parameters)" if about.get("parameters") else ""
+    text = f"{run.solver} trained {run.task}{size} with {_workers(run)}, batch {number(s.get('batch'))}"
+    text += f", {optimizer.get('name', '?')} at learning rate {number(optimizer.get('lr'))}, seed {run.seed}. "
+    if not s:
+        return text + f"It has not ended: {run.status}."
+    ended = {"diverged": "It diverged", "interrupted": "It was interrupted"}.get(run.status, "It ended")
+    text += f"{ended} after {number(s.get('updates'))} updates ({number(s.get('samples'))} samples"
+    text += f", {s['epochs']:.3g} epochs" if s.get("epochs") else ""
+    text += f") in {seconds(s.get('virtual_seconds'))} of {run.clock} time"
+    scores = []
+    if s.get("accuracy") is not None:
+        scores.append(f"held-out accuracy {s['accuracy']:.4g}")
+    if s.get("loss") is not None:
+        scores.append(f"loss {number(s['loss'])}")
+    text += f", with {' and '.join(scores)}" if scores else ""
+    if s.get("mean_staleness") is not None:
+        text += f"; gradients were on average {s['mean_staleness']:.3g} updates stale"
+    text += "."
+    if s.get("target"):
+        when = s.get("time_to_target")
+        missed = "was not reached"
+        text += f" The target {s['target']} " + (missed if when is None else f"was reached after {seconds(when)}") + "."
+    return text
+
+
+def _workers(run: RunFiles) -> str:
+    return "1 worker" if run.workers == 1 else f"{run.workers} workers"
+
+
+def _about_staleness(run: RunFiles) -> str:
+    return "How many updates the server made between a gradient's reading of the parameters and its own update."
+
+
+def tiles(run: RunFiles) -> list[Tile]:
+    s = run.summary
+    out = []
+    if s.get("accuracy") is not None:
+        best = "" if s.get("best") is None else f"best {s['best']:.4f}"
+        out.append(Tile("held-out accuracy", f"{s['accuracy']:.4f}", best))
+    if s.get("loss") is not None:
+        out.append(Tile("held-out loss", number(s["loss"])))
+    if s.get("target"):
+        out.append(Tile(f"{run.clock} time to {s['target']}", seconds(s.get("time_to_target"))))
+    out.append(Tile(f"{run.clock} time", seconds(s.get("virtual_seconds")), f"{number(s.get('updates'))} updates"))
+    if s.get("mean_staleness") is not None:
+        out.append(Tile("mean staleness", f"{s['mean_staleness']:.2f}", f"largest {s.get('max_staleness')}"))
+    if s.get("idle_share") is not None:
+        out.append(Tile("workers waited", percent(s["idle_share"]), f"computed {percent(s.get('computing_share'))}"))
+    return out if s else []
+
+
+def warnings(run: RunFiles) -> list[str]:
+    out = []
+    if run.status not in ("done", "running"):
+        out.append(f"{run.status}: {run.info.get('why') or 'no reason was recorded'}.")
+    if run.summary.get("stalled"):
+        out.append("Stalled: the accuracy is no better than always naming the commonest class.")
+    return out
+
+
+def how_to_repeat(run: RunFiles) -> Section:
+    """The whole configuration, what it ran on, and the commands."""
+    versions = ", ".join(f"{k} {v}" for k, v in run.info.get("versions", {}).items())
+    if run.config.get("from") == "python":
+        how = "This run was made by a Python script, of Python objects: run the script again."
+    else:
+        how = f"offbeat show {_quoted(run.path)} --toml > run.toml\noffbeat run run.toml --out again"
+    how += f"\n\n# {versions}\n# same bits: sha256 of the final parameters {run.summary.get('params_sha256', '?')}"
+    config = "\n".join(f"{k} = {json.dumps(v, ensure_ascii=False)}" for k, v in flat(run.config).items())
+    return Section("How to repeat it", folded=[("Commands", how), ("The full configuration", config)])
+
+
+def _quoted(path: Any) -> str:
+    import shlex
+
+    return shlex.quote(str(path))
+
+
+def _foot(run: RunFiles) -> str:
+    when = run.info.get("ended") or run.info.get("created") or ""
+    return f"{run.path} · {run.info.get('key') or ''} · {when} · times are {run.clock}"

@@ -1,0 +1,207 @@
+"""What each worker did when, how many updates it made, and where its time went."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from offbeat.report.figure import Axis, Bars, Chart, Figure, Heat, Line, Mark, Spans
+from offbeat.report.groups import Group
+from offbeat.report.numbers import fewer, seconds
+from offbeat.report.read import RunFiles, column
+from offbeat.report.style import OKABE_ITO
+
+KINDS = ("computing", "delayed", "communicating", "waiting")
+_MOST_SPANS = 1200
+_MOST_LANES = 24
+
+
+@dataclass(frozen=True)
+class Activity:
+    """A worker's gradients in order of time, in seconds: begun, computed, ended."""
+
+    worker: int
+    started: NDArray[np.float64]
+    computed: NDArray[np.float64]
+    ended: NDArray[np.float64]
+    message: float
+    """Seconds one message takes, as a mean over the run."""
+
+
+def activities(run: RunFiles, first: int | None = None) -> list[Activity]:
+    """By worker, from the trace; the first so many gradients only."""
+    trace = run.trace()
+    if "started" not in trace.column_names or trace.num_rows == 0:
+        return []
+    if first is not None and trace.num_rows > first:
+        trace = trace.take(pc.select_k_unstable(trace, first, [("started", "ascending")]))
+    shares: Sequence[dict[str, Any]] = run.summary.get("per_worker") or ()
+    everyone = np.asarray(run.trace()["worker"])
+    counts = np.bincount(everyone, minlength=len(shares))
+    worker = np.asarray(trace["worker"])
+    times = [column(trace, name) for name in ("started", "computed", "time")]
+    out = []
+    for i in np.unique(worker):
+        mine = np.flatnonzero(worker == i)
+        mine = mine[np.argsort(times[0][mine], kind="stable")]
+        sent = shares[i]["communicating"] / max(counts[i], 1) / 2 if i < len(shares) else 0.0
+        started, computed, ended = (t[mine] for t in times)
+        out.append(Activity(int(i), started, computed, ended, float(sent)))
+    return out
+
+
+def _pieces(a: Activity, until: float) -> dict[str, NDArray[np.float64]]:
+    """Intervals (start, end) of each kind. A gradient is computed, sent, perhaps waits for others, and is answered."""
+    begun_next = np.append(a.started[1:], max(until, a.ended[-1] if len(a.ended) else until))
+    arrived = np.minimum(a.computed + a.message, np.maximum(a.ended, a.computed))
+    leaves = np.maximum(begun_next - a.message, arrived)
+    leaves[-1] = begun_next[-1]
+    return {
+        "computing": np.stack([a.started, a.computed], 1),
+        "waiting": np.stack([arrived, leaves], 1),
+        "communicating": np.concatenate([np.stack([a.computed, arrived], 1), np.stack([leaves, begun_next], 1)]),
+    }
+
+
+def timeline(run: RunFiles) -> Chart | None:
+    """Every gradient of the first moments; and, for all of the run, how busy each worker was when."""
+    acts = activities(run, _MOST_SPANS)
+    if not acts:
+        return None
+    views: dict[str, Figure] = {}
+    complete = run.trace().num_rows <= _MOST_SPANS
+    end = float(min(a.started[-1] for a in acts)) if not complete else float(run.trace_end)
+    lanes = acts[:_MOST_LANES]
+    views["everything" if complete else "the beginning"] = _spans(run, lanes, end)
+    if not complete:
+        views["the whole run"] = _busy(run)
+    said = "Computing includes injected delays. Communicating is drawn from the worker's mean time a message."
+    if len(acts) > len(lanes):
+        said += f" The first {len(lanes)} of {len(acts)} workers."
+    return Chart("timeline", "What each worker did when", views, said, wide=True)
+
+
+def _spans(run: RunFiles, acts: Sequence[Activity], end: float) -> Figure:
+    marks: list[Mark] = []
+    names = [f"worker {a.worker}" for a in acts]
+    for kind in ("computing", "communicating", "waiting"):
+        lanes: list[str] = []
+        starts, ends = [], []
+        for a, name in zip(acts, names, strict=True):
+            pieces = _pieces(a, end)[kind]
+            pieces = pieces[(pieces[:, 0] < end)]
+            pieces[:, 1] = np.minimum(pieces[:, 1], end)
+            pieces = pieces[pieces[:, 1] - pieces[:, 0] > 1e-6 * end]
+            lanes += [name] * len(pieces)
+            starts.append(pieces[:, 0])
+            ends.append(pieces[:, 1])
+        start, stop = np.concatenate(starts), np.concatenate(ends)
+        if len(start):
+            notes = [f"{w}: {seconds(b - a)} from {a:.4g} s" for w, a, b in zip(lanes, start, stop, strict=True)]
+            marks.append(Spans(lanes, start, stop - start, kind, f"@{kind}", notes))
+    height = 110 + 20 * len(acts)
+    x = Axis(run.time_label, "s", start=0, end=end)
+    y = Axis(categories=tuple(names), reverse=True)
+    return Figure("What each worker did when", x, y, tuple(marks), stacked=True, height=max(220, height))
+
+
+def _busy(run: RunFiles, bins: int = 120) -> Figure:
+    """The share of each moment that each worker computed."""
+    trace = run.trace()
+    worker, started, computed = np.asarray(trace["worker"]), column(trace, "started"), column(trace, "computed")
+    count = int(worker.max()) + 1
+    end = run.trace_end or 1.0
+    width = end / bins
+    # Seconds computed until each edge, as a running sum over sorted intervals: no loop over gradients.
+    busy = np.zeros((count, bins))
+    edges = np.linspace(0, end, bins + 1)
+    for i in range(count):
+        a, b = np.sort(started[worker == i]), np.sort(computed[worker == i])
+        total_a, total_b = np.append(0, np.cumsum(a)), np.append(0, np.cumsum(b))
+        ia, ib = np.searchsorted(a, edges), np.searchsorted(b, edges)
+        # Of intervals begun by t, those ended by t count in full, the others up to t.
+        until = total_b[ib] - total_a[ia] + (ia - ib) * edges
+        busy[i] = np.clip(np.diff(until) / width, 0, 1)
+    names = [f"worker {i}" for i in range(count)]
+    heat = Heat(edges[:-1] + width / 2, names, busy, "computing", "@computing", low=0.0, high=1.0)
+    x = Axis(run.time_label, "s")
+    y = Axis(categories=tuple(names), reverse=True)
+    height = 110 + min(20 * count, 480)
+    return Figure("What each worker did when", x, y, (heat,), height=max(220, height))
+
+
+def updates(run: RunFiles) -> Chart | None:
+    """Applied gradients of each worker against time."""
+    trace = run.trace()
+    if "applied" not in trace.column_names:
+        return None
+    applied = trace.filter(pc.field("applied"))
+    if applied.num_rows == 0:
+        return None
+    worker, time = np.asarray(applied["worker"]), column(applied, "time")
+    marks: list[Mark] = []
+    present = np.unique(worker)
+    counts = np.bincount(worker)[present]
+    if len(present) > len(OKABE_ITO) * 2:  # a crowd: the slowest, the median and the fastest stand for it
+        ranked = present[np.argsort(counts, kind="stable")]
+        chosen = {"slowest": ranked[0], "median": ranked[len(ranked) // 2], "fastest": ranked[-1]}
+    else:
+        chosen = {f"worker {i}": i for i in present}
+    for n, (name, i) in enumerate(chosen.items()):
+        t = np.sort(time[worker == i])
+        keep = fewer(len(t), 200)
+        shown = name if name.startswith("worker") else f"{name}: worker {i}"
+        dash = "solid" if n < len(OKABE_ITO) else "dot"
+        marks.append(
+            Line(
+                np.append(0, t[keep]), np.append(0, keep + 1), shown, f"@c{n % len(OKABE_ITO)}", dash, 1.6, stairs=True
+            )
+        )
+    x = Axis(run.time_label, "s", start=0)
+    figure = Figure("Gradients applied by each worker", x, Axis("gradients applied", start=0), tuple(marks))
+    return Chart.of("updates", figure, "A slow worker's line is flatter; a lost worker's ends.")
+
+
+def breakdown(run: RunFiles) -> Chart | None:
+    """Where the seconds of each worker went."""
+    shares: Sequence[dict[str, float]] = run.summary.get("per_worker") or ()
+    if not shares:
+        return None
+    names = [f"worker {i}" for i in range(len(shares))]
+    marks = []
+    for kind in KINDS:
+        spent = np.array([w.get(kind, 0.0) / w["present"] if w.get("present") else 0.0 for w in shares])
+        if spent.max() > 1e-9:
+            marks.append(Bars(names, spent, kind, f"@{kind}", width=0.72))
+    return _shares("Where each worker's time went", names, marks, "shares of the time that the worker was there")
+
+
+def breakdown_by_group(groups: Sequence[Group]) -> Chart | None:
+    """Where the workers' time went, a bar a group."""
+    columns = {"computing": "computing_share", "delayed": "delayed_share"}
+    columns |= {"communicating": "communicating_share", "waiting": "idle_share"}
+    names, marks = [g.name for g in groups], []
+    for kind, key in columns.items():
+        share = np.array([np.mean([r.summary.get(key) or 0.0 for r in g.runs]) for g in groups])
+        if share.max() > 1e-9:
+            marks.append(Bars(names, share, kind, f"@{kind}", width=0.62))
+    if not marks:
+        return None
+    return _shares("Where the workers' time went", names, marks, "mean over workers and seeds")
+
+
+def _shares(title: str, names: Sequence[str], marks: Sequence[Mark], said: str) -> Chart:
+    height = max(220, 120 + 22 * len(names))
+    figure = Figure(
+        title,
+        Axis("share of time", percent=True, start=0, end=1),
+        Axis(categories=tuple(names), reverse=True),
+        tuple(marks),
+        stacked=True,
+        horizontal=True,
+        height=min(height, 640),
+    )
+    return Chart.of("breakdown", figure, said[:1].upper() + said[1:] + ".")
