@@ -58,4 +58,11 @@ CASES = [
     Case("compressed", {"share": 1.0}, alone=SGD),
     Case("compressed", {"share": 0.3}, workers=4),
     Case("compressed", {"kind": "sign"}),
+    Case("downpour", optimizer={"name": "adagrad", "lr": 0.05}, alone={"name": "adagrad", "lr": 0.05}),
+    Case("downpour", {"n_push": 2, "n_fetch": 3, "clip": 1.0}),
+    Case("downpour", {"n_push": 3, "n_fetch": 2, "push": "delta"}, workers=4),
+    Case("fedbuff", {"steps": 2, "K": 2}),
+    Case("fedbuff", {"steps": 3, "K": 3, "server_momentum": 0.5}, workers=4, optimizer=ADAM),
+    Case("async-diloco", {"steps": 2}),
+    Case("async-diloco", {"steps": 4, "N": 2, "c": 0.2, "speeds": [1.0, 0.5, 2.0, 1.0]}, workers=4, fixed=True),
 ]

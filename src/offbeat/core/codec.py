@@ -34,8 +34,11 @@ def fields_of(kind: type) -> tuple[str, ...]:
     """Names of a record's fields: a dataclass's, a named tuple's, or the slots of a plain class."""
     if dataclasses.is_dataclass(kind):
         return tuple(f.name for f in dataclasses.fields(kind))
-    names: tuple[str, ...] = getattr(kind, "_fields" if hasattr(kind, "_fields") else "__slots__")
-    return names
+    if hasattr(kind, "_fields"):
+        return tuple(kind._fields)
+    if not hasattr(kind, "__slots__"):
+        raise AttributeError(f"{kind.__name__} is no record: it is neither a dataclass nor a named tuple nor has slots")
+    return tuple(name for base in reversed(kind.__mro__) for name in getattr(base, "__slots__", ()))
 
 
 def _build(kind: type, values: dict[str, Any]) -> Any:

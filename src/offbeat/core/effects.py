@@ -37,6 +37,7 @@ class Gradient:
         "draw",
         "loss",
         "norm",
+        "parts",
         "samples",
         "source",
         "started",
@@ -63,6 +64,7 @@ class Gradient:
         self.source = self.draw = 0  # which mini-batch
         self.started = self.computed = 0.0
         self.work = 0  # samples processed by everybody when this gradient was delivered: the work clock
+        self.parts: tuple[Gradient, ...] = ()  # what it was made of, where a worker pushes several at once
 
     def carrying(self, value: Any) -> "Gradient":
         """The same gradient with another value: what a rule was given is never changed."""

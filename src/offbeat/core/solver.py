@@ -84,6 +84,10 @@ class Solver(ABC):
         """Gradients that the server has received and not yet used, for the books."""
         return ()
 
+    def kept(self, w: Any) -> Iterable[Gradient]:
+        """Gradients that a worker has computed and not yet pushed, for the books."""
+        return ()
+
     @abstractmethod
     def parameters(self, s: Any, workers: Mapping[int, Any]) -> Any:
         """The parameters that are evaluated and saved."""

@@ -193,6 +193,8 @@ class Sim:
                 self._note_unfinished(i, w.job, IN_FLIGHT)
             if w.gradient is not None:
                 self._note(i, w.gradient, getattr(self.server, "version", None), IN_FLIGHT, None)
+            if w.alive:
+                self._note_kept(i, IN_FLIGHT)
         for _, worker, _, code, data in sorted(self.heap, key=lambda e: e[:3]):
             if code == DELIVERED and isinstance(data[1], View) and not self._void(worker, data[0]):
                 # A snapshot under way to its worker: it has no batch yet, and counts in the conservation law.
@@ -440,6 +442,7 @@ class Sim:
 
     def _leave(self, i: int) -> None:
         w = self.workers[i]
+        self._note_kept(i, LOST)
         w.alive, w.gradient = False, None
         w.start, w.answers = w.state, []  # for a checkpoint: its round is over
         w.leave(self.now)
@@ -471,6 +474,10 @@ class Sim:
     def _note(
         self, i: int, g: Gradient, version: int | None, outcome: str, gap: float | None, tau: int | None = None
     ) -> None:
+        for part in g.parts:
+            self._note(i, part, version, outcome, gap, tau)
+        if g.parts:
+            return
         used = outcome == APPLIED
         self.rows.append(
             (
@@ -499,6 +506,10 @@ class Sim:
         """A peer's gradient, applied here too: the worker spent no time on it, and its samples count once."""
         seen = (None, None, tau, None, True, RECEIVED, g.loss, 0, self.now, self.now, g.norm, None)
         self.rows.append((self.now, i, g.source, g.draw, *seen))
+
+    def _note_kept(self, i: int, outcome: str) -> None:
+        for g in self.solver.kept(self.workers[i].state):
+            self._note(i, g, getattr(self.server, "version", None), outcome, None)
 
     def _note_unfinished(self, i: int, job: Job, outcome: str) -> None:
         version = getattr(self.server, "version", None)

@@ -35,6 +35,9 @@ SOLVERS: Mapping[str, str] = {
     "ea-msgd": "offbeat.solvers.easgd:EAMSGD",
     "ea-wild": "offbeat.solvers.ea_wild:EAWild",
     "hogwild": "offbeat.solvers.hogwild:Hogwild",
+    "downpour": "offbeat.solvers.downpour:Downpour",
+    "fedbuff": "offbeat.solvers.local_steps:FedBuff",
+    "async-diloco": "offbeat.solvers.local_steps:AsyncDiLoCo",
 }
 
 

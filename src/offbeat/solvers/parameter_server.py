@@ -111,11 +111,18 @@ class ParameterServer(Solver):
         self.gate, self.correct, self.collect, self.release, self.view = gate, correct, collect, release, view
 
     def init_server(self, x0: Any, world: World) -> Server:
-        s = Server(x0, 0, start(self.opt, x0, world.layout, self.multipliers), world, set(world.present))
+        s = Server(x0, 0, self.server_optimizer(x0, world), world, set(world.present))
         if self.introduce:
             s.live = {i for i in s.live if self._introduced(s, i)}
         s.sent = {i: View(x0, 0) for i in s.live}
         return s
+
+    def server_optimizer(self, x0: Any, world: World) -> AnyStepper:
+        return start(self.opt, x0, world.layout, self.multipliers)
+
+    def server_rate(self, s: Server) -> float:
+        """The schedule's factor of the server's learning rate."""
+        return self.rate(s.samples)
 
     def init_worker(self, rank: int, x0: Any, world: World) -> Worker:
         asks = x0 is None or (self.introduce > 0 and rank > 0)
@@ -192,7 +199,7 @@ class ParameterServer(Solver):
         return {**kept, "opt": s.opt.state()}
 
     def load_server(self, saved: Any, x0: Any, world: World) -> Server:
-        opt = start(self.opt, x0, world.layout, self.multipliers)
+        opt = self.server_optimizer(x0, world)
         opt.load(saved["opt"])
         return Server(**{**saved, "opt": opt, "world": world})
 
@@ -212,7 +219,7 @@ class ParameterServer(Solver):
             factor = 1.0 if equal else sum(weights) / sum(h.gradient.samples for h in taken)
         if self.clip is not None and self.clip_at == "server":
             direction = clipped(direction, self.clip)
-        s.x = s.opt.step(direction, factor * self.rate(s.samples), s.samples)
+        s.x = s.opt.step(direction, factor * self.server_rate(s), s.samples)
         s.version += 1
         yield Stepped()
 
