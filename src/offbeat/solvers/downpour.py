@@ -9,7 +9,7 @@ import torch
 
 from offbeat.core.effects import Call, Grad, Gradient, Reply, ServerEffect, View
 from offbeat.core.solver import Round, World
-from offbeat.solvers.checks import choice, number, plain_sgd, whole
+from offbeat.solvers.checks import base_rate, choice, number, plain_sgd, whole
 from offbeat.solvers.local_steps import part, together
 from offbeat.solvers.optimizers import AnyStepper, Factory, start
 from offbeat.solvers.parameter_server import Held, ParameterServer, Server, Worker, clipped
@@ -68,8 +68,7 @@ class Downpour(ParameterServer):
         self.pushes = choice("push", push, ("gradient", "delta"))
         if self.pushes == "delta":
             plain_sgd(opt, "downpour with push='delta'", "the server adds what it is sent")
-        base = float(opt([torch.zeros(1, requires_grad=True)]).param_groups[0]["lr"])
-        self.local_lr = base if local_lr is None else number("local_lr", local_lr, 1e-300)
+        self.local_lr = base_rate(opt) if local_lr is None else number("local_lr", local_lr, 1e-300)
 
     def server_optimizer(self, x0: Any, world: World) -> AnyStepper:
         if self.pushes == "delta":

@@ -12,7 +12,7 @@ from offbeat.core.codec import Live
 from offbeat.core.effects import Call, Grad, Gradient, View
 from offbeat.core.errors import ConfigError
 from offbeat.core.solver import Round, World
-from offbeat.solvers.checks import choice, number, whole
+from offbeat.solvers.checks import base_rate, choice, number, whole
 from offbeat.solvers.optimizers import AnyStepper, Factory, Fresh, start
 from offbeat.solvers.parameter_server import Arrival, Held, ParameterServer, Server, Worker, clipped
 from offbeat.solvers.staleness import root
@@ -40,7 +40,7 @@ class LocalSteps(ParameterServer):
 
     def __init__(self, opt: Factory, server: Factory, steps: int, **slots: Any) -> None:
         super().__init__(opt, **slots)
-        self.server, self.steps = server, steps
+        self.server, self.steps, self.eta = server, steps, base_rate(opt)
 
     def server_optimizer(self, x0: Any, world: World) -> AnyStepper:
         return start(self.server, x0, world.layout)
@@ -70,6 +70,10 @@ class LocalSteps(ParameterServer):
             value = g.value if self.clip is None else clipped(g.value, self.clip)
             work = g.work + g.samples
             w.x = w.opt.step_from(w.x, value, self.rate(work), work)
+
+    def lr(self, s: Server, work: float) -> float:
+        """That of the workers."""
+        return self.eta * self.rate(work)
 
     def kept(self, w: Any) -> Iterable[Gradient]:
         return () if w is None else w.parts
