@@ -1,0 +1,233 @@
+"""Row-sparse values: gradients that touch few rows of a large matrix, and the matrix they are added to.
+
+A `RowSparse` is a value like any other (scaled, negated, summed, averaged), with rows instead of a whole vector.
+A `Table` is a parameter vector that such values are added to without copying it. It is a *persistent array* (Baker,
+"Shallow binding makes functional arrays fast", 1991): `y = x + delta` writes into the one array there is, and turns x
+into the rows it had there before. Every version stays readable and never changes, so rules and engines may treat a
+Table as the immutable vector they know; only what a delta touches is copied, and an old version that nobody holds any
+more is freed by itself. Adding to an old version copies the array once: two histories then go on, each with its own.
+"""
+
+from threading import Lock
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class RowSparse:
+    """A vector of shape (R D), zero except in some rows of D; rows are in order and each comes once."""
+
+    __slots__ = ("rows", "shape", "values")
+
+    def __init__(self, rows: Tensor, values: Tensor, shape: tuple[int, int]) -> None:
+        self.rows, self.values, self.shape = rows, values, shape
+
+    @classmethod
+    def of(cls, rows: Tensor, values: Tensor, shape: tuple[int, int]) -> "RowSparse":
+        """From rows in any order; those that come more than once are summed, in the order given."""
+        distinct, where = torch.unique(rows, return_inverse=True)
+        out = torch.zeros(len(distinct), shape[1], dtype=values.dtype)
+        return cls(distinct, out.index_add_(0, where, values), shape)
+
+    def __mul__(self, factor: float) -> "RowSparse":
+        return RowSparse(self.rows, self.values * factor, self.shape)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: float) -> "RowSparse":
+        return RowSparse(self.rows, self.values / divisor, self.shape)
+
+    def __neg__(self) -> "RowSparse":
+        return RowSparse(self.rows, -self.values, self.shape)
+
+    def __add__(self, other: Any) -> Any:
+        if isinstance(other, RowSparse):
+            rows, values = torch.cat([self.rows, other.rows]), torch.cat([self.values, other.values])
+            return RowSparse.of(rows, values, self.shape)
+        if isinstance(other, Tensor):
+            return other.clone().view(self.shape).index_add_(0, self.rows, self.values).view(-1)
+        return NotImplemented
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Any:
+        return self + -other
+
+    def __rsub__(self, other: Any) -> Any:
+        return -self + other
+
+    def norm(self) -> Tensor:
+        return self.values.norm()
+
+    def part(self, k: int, parts: int) -> "RowSparse":
+        """Part k of so many, cut by rows."""
+        n = len(self.rows)
+        here = slice(k * n // parts, (k + 1) * n // parts)
+        return RowSparse(self.rows[here], self.values[here], self.shape)
+
+    def add_into(self, x: Tensor) -> None:
+        """Adds it to a vector in place, for whoever owns that vector."""
+        x.view(self.shape).index_add_(0, self.rows, self.values)
+
+    def dense(self) -> Tensor:
+        return self + torch.zeros(self.shape[0] * self.shape[1], dtype=self.values.dtype)
+
+    @property
+    def nbytes(self) -> int:
+        """On a wire: the values, and a row number each."""
+        return int(self.values.nbytes) + 4 * len(self.rows)
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _BINARY and len(args) == 2:
+            x, y = args
+            return _BINARY[func](x, y)
+        raise TypeError(f"a row-sparse value has no {getattr(func, '__name__', func)}")
+
+
+_BINARY: dict[Any, Any] = {
+    Tensor.__add__: lambda x, y: y.__radd__(x),
+    Tensor.add: lambda x, y: y.__radd__(x),
+    Tensor.__sub__: lambda x, y: y.__rsub__(x),
+    Tensor.sub: lambda x, y: y.__rsub__(x),
+}
+
+
+class Table:
+    """One version of a matrix of parameters, as a flat vector of R D numbers that behaves as if immutable."""
+
+    __slots__ = ("_array", "_before", "_frozen", "_lock", "_next", "_rows", "shape")
+
+    def __init__(self, array: Tensor, *, frozen: bool = False, _lock: Any = None) -> None:
+        """Takes the (R, D) array over. A frozen one is never written to: use it for what many will start from."""
+        self.shape = (int(array.shape[0]), int(array.shape[1]))
+        self._array: Tensor | None = array  # the newest version holds the array ...
+        self._next: Table | None = None  # ... an older one the version after it,
+        self._rows: Tensor | None = None  # the rows that changed there,
+        self._before: Tensor | None = None  # and what they were
+        self._frozen = frozen
+        self._lock = Lock() if _lock is None else _lock  # a gradient may read in one thread while another adds
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def take(self, rows: Tensor) -> Tensor:
+        """A copy of some rows of this version."""
+        with self._lock:
+            array, history = self._path()
+            values = array[rows]
+            for older in reversed(history):
+                changed, before = older._rows, older._before
+                assert changed is not None
+                assert before is not None
+                if len(changed):
+                    at = torch.searchsorted(changed, rows).clamp_(max=len(changed) - 1)
+                    same = changed[at] == rows
+                    values[same] = before[at[same]]
+            return values
+
+    def dense(self) -> Tensor:
+        """This version as a flat vector of its own."""
+        with self._lock:
+            array, history = self._path()
+            out = array.clone()
+            for older in reversed(history):
+                assert older._before is not None
+                out[older._rows] = older._before
+            return out.view(-1)
+
+    def difference(self) -> "tuple[Table, Tensor, Tensor]":
+        """(the newest version, rows in which this one differs from it, what they are here)."""
+        newest = self
+        touched = [torch.empty(0, dtype=torch.int64)]
+        while newest._next is not None:
+            assert newest._rows is not None
+            touched.append(newest._rows)
+            newest = newest._next
+        rows = torch.unique(torch.cat(touched))
+        return newest, rows, self.take(rows)
+
+    def _path(self) -> "tuple[Tensor, list[Table]]":
+        """The array, and the versions from this one to the last that does not hold it."""
+        at, history = self, []
+        while at._next is not None:
+            history.append(at)
+            at = at._next
+        assert at._array is not None
+        return at._array, history
+
+    # -- new versions -------------------------------------------------------------------------------------------
+
+    def __add__(self, other: Any) -> Any:
+        if not isinstance(other, RowSparse):
+            return self.dense() + dense(other)
+        if self._frozen or self._next is not None:
+            return Table(self.dense().view(self.shape)) + other
+        with self._lock:
+            array = self._array
+            assert array is not None
+            before = array[other.rows]
+            array[other.rows] = before + other.values
+            newer = Table(array, _lock=self._lock)
+            self._next, self._rows, self._before, self._array = newer, other.rows, before, None
+        return newer
+
+    def __sub__(self, other: Any) -> Any:
+        if isinstance(other, RowSparse):
+            return self + -other
+        if isinstance(other, Table) and other.difference()[0] is self.difference()[0]:
+            return self._since(other)
+        return self.dense() - dense(other)
+
+    def _since(self, other: "Table") -> RowSparse:
+        """What changed between two versions of one history: only rows that were touched."""
+        rows = torch.unique(torch.cat([self.difference()[1], other.difference()[1]]))
+        return RowSparse(rows, self.take(rows) - other.take(rows), self.shape)
+
+    @classmethod
+    def older(cls, newest: "Table", rows: Tensor, before: Tensor) -> "Table":
+        """The version that differs from `newest` in these rows: the inverse of `difference`."""
+        assert newest._array is not None
+        made = cls(newest._array, _lock=newest._lock)
+        made._array, made._next, made._rows, made._before = None, newest, rows, before
+        return made
+
+    # -- as a vector --------------------------------------------------------------------------------------------
+
+    def __radd__(self, other: Any) -> Any:
+        return dense(other) + self.dense()
+
+    def __rsub__(self, other: Any) -> Any:
+        return dense(other) - self.dense()
+
+    def __mul__(self, factor: float) -> Tensor:
+        return self.dense() * factor
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: float) -> Tensor:
+        return self.dense() / divisor
+
+    def __len__(self) -> int:
+        return self.shape[0] * self.shape[1]
+
+    def norm(self) -> Tensor:
+        return self.dense().norm()
+
+    @property
+    def nbytes(self) -> int:
+        return 4 * len(self)
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*(dense(a) for a in args), **(kwargs or {}))
+
+
+def dense(x: Any) -> Any:
+    """A flat vector whatever it was; vectors, and the voids of timing-only runs, as they are."""
+    return x.dense() if isinstance(x, Table | RowSparse) else x
+
+
+def rows_of(x: Any, rows: Tensor, width: int) -> Tensor:
+    """Some rows of a vector or of a Table, copied."""
+    return x.take(rows) if isinstance(x, Table) else x.view(-1, width)[rows]
