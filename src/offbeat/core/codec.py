@@ -12,6 +12,7 @@ from torch import Tensor
 
 from offbeat.core import effects
 from offbeat.core.errors import StoreError
+from offbeat.core.sparse import RowSparse, Table
 from offbeat.core.trace import Row
 from offbeat.core.void import Void
 
@@ -24,6 +25,7 @@ CORE_RECORDS: tuple[type, ...] = (
     effects.Reduced,
     effects.SharedRead,
     effects.SharedAdd,
+    RowSparse,
     Row,
     Void,
 )
@@ -68,6 +70,7 @@ class Codec:
     def encode(self, tree: Any, tensors: dict[str, Tensor]) -> Any:
         """JSON-able form of `tree`; its tensors are added to `tensors`, each distinct one once."""
         names: dict[int, str] = {id(t): name for name, t in tensors.items()}
+        tables: dict[int, int] = {}
 
         def walk(node: Any) -> Any:
             if isinstance(node, _SCALARS):
@@ -77,6 +80,8 @@ class Codec:
                     names[id(node)] = f"t{len(names)}"
                     tensors[names[id(node)]] = node
                 return {"$tensor": names[id(node)]}
+            if isinstance(node, Table):
+                return table(node)
             kind = type(node)
             if callable(getattr(node, "state", None)):  # a torch optimizer at work
                 return {"$live": walk(node.state())}
@@ -92,10 +97,23 @@ class Codec:
                 return {"$set": [walk(v) for v in sorted(node)]}
             raise TypeError(f"a checkpoint cannot hold {kind.__name__} objects: put plain values, tensors or records")
 
+        def table(node: Table) -> Any:
+            """Each version once: the newest as its array, an older one as what differs from it."""
+            known = id(node) in tables
+            number = tables.setdefault(id(node), len(tables))
+            if known:
+                return {"$table": number}
+            newest, rows, values = node.difference()
+            if newest is node:
+                return {"$table": number, "array": walk(node.array), "frozen": node.frozen}
+            return {"$table": number, "newest": walk(newest), "rows": walk(rows), "values": walk(values)}
+
         return walk(tree)
 
     def decode(self, tree: Any, tensors: dict[str, Tensor]) -> Any:
         """The inverse of `encode`."""
+
+        tables: dict[int, Table] = {}
 
         def walk(node: Any) -> Any:
             if isinstance(node, list):
@@ -105,6 +123,14 @@ class Codec:
             match node:
                 case {"$tensor": name}:
                     return tensors[name]
+                case {"$table": number, "array": array, "frozen": frozen}:
+                    tables[number] = Table(walk(array), frozen=frozen)
+                    return tables[number]
+                case {"$table": number, "newest": newest, "rows": rows, "values": values}:
+                    tables[number] = Table.older(walk(newest), walk(rows), walk(values))
+                    return tables[number]
+                case {"$table": number}:
+                    return tables[number]
                 case {"$live": saved}:
                     return Live(walk(saved))
                 case {"$record": name, "fields": values}:
@@ -123,7 +149,7 @@ class Codec:
 
     def snapshot(self, node: Any) -> Any:
         """A copy of the structure that shares the tensors: enough, because rules replace tensors and never mutate."""
-        if isinstance(node, (*_SCALARS, Tensor)):
+        if isinstance(node, (*_SCALARS, Tensor, Table)):
             return node
         if isinstance(node, dict):
             return {k: self.snapshot(v) for k, v in node.items()}

@@ -8,7 +8,6 @@ Table as the immutable vector they know; only what a delta touches is copied, an
 more is freed by itself. Adding to an old version copies the array once: two histories then go on, each with its own.
 """
 
-from threading import Lock
 from typing import Any
 
 import torch
@@ -57,7 +56,7 @@ class RowSparse:
     def __rsub__(self, other: Any) -> Any:
         return -self + other
 
-    def norm(self) -> Tensor:
+    def norm(self) -> Any:
         return self.values.norm()
 
     def part(self, k: int, parts: int) -> "RowSparse":
@@ -71,7 +70,8 @@ class RowSparse:
         x.view(self.shape).index_add_(0, self.rows, self.values)
 
     def dense(self) -> Tensor:
-        return self + torch.zeros(self.shape[0] * self.shape[1], dtype=self.values.dtype)
+        out: Tensor = self + torch.zeros(self.shape[0] * self.shape[1], dtype=self.values.dtype)
+        return out
 
     @property
     def nbytes(self) -> int:
@@ -95,87 +95,75 @@ _BINARY: dict[Any, Any] = {
 
 
 class Table:
-    """One version of a matrix of parameters, as a flat vector of R D numbers that behaves as if immutable."""
+    """One version of a matrix of parameters, as a flat vector of R D numbers that behaves as if immutable.
 
-    __slots__ = ("_array", "_before", "_frozen", "_lock", "_next", "_rows", "shape")
+    One thread may add while others read, without a lock: what a write replaces is linked before the array is written,
+    and a reader looks at the array first and at the links after it.
+    """
 
-    def __init__(self, array: Tensor, *, frozen: bool = False, _lock: Any = None) -> None:
+    __slots__ = ("_before", "_next", "_rows", "array", "frozen", "shape")
+
+    def __init__(self, array: Tensor, *, frozen: bool = False) -> None:
         """Takes the (R, D) array over. A frozen one is never written to: use it for what many will start from."""
         self.shape = (int(array.shape[0]), int(array.shape[1]))
-        self._array: Tensor | None = array  # the newest version holds the array ...
-        self._next: Table | None = None  # ... an older one the version after it,
+        self.array, self.frozen = array, frozen  # the array is as the newest version has it;
+        self._next: Table | None = None  # an older one knows the version after it,
         self._rows: Tensor | None = None  # the rows that changed there,
         self._before: Tensor | None = None  # and what they were
-        self._frozen = frozen
-        self._lock = Lock() if _lock is None else _lock  # a gradient may read in one thread while another adds
 
     # -- reading ------------------------------------------------------------------------------------------------
 
     def take(self, rows: Tensor) -> Tensor:
         """A copy of some rows of this version."""
-        with self._lock:
-            array, history = self._path()
-            values = array[rows]
-            for older in reversed(history):
-                changed, before = older._rows, older._before
-                assert changed is not None
-                assert before is not None
-                if len(changed):
-                    at = torch.searchsorted(changed, rows).clamp_(max=len(changed) - 1)
-                    same = changed[at] == rows
-                    values[same] = before[at[same]]
-            return values
+        values = self.array[rows]
+        for changed, before in self._undo():
+            if len(changed):
+                at = torch.searchsorted(changed, rows).clamp_(max=len(changed) - 1)
+                same = changed[at] == rows
+                values[same] = before[at[same]]
+        return values
 
     def dense(self) -> Tensor:
         """This version as a flat vector of its own."""
-        with self._lock:
-            array, history = self._path()
-            out = array.clone()
-            for older in reversed(history):
-                assert older._before is not None
-                out[older._rows] = older._before
-            return out.view(-1)
+        out = self.array.clone()
+        for changed, before in self._undo():
+            out[changed] = before
+        return out.view(-1)
 
     def difference(self) -> "tuple[Table, Tensor, Tensor]":
-        """(the newest version, rows in which this one differs from it, what they are here)."""
+        """(the newest version, rows in which this one may differ from it, what they are here)."""
         newest = self
-        touched = [torch.empty(0, dtype=torch.int64)]
         while newest._next is not None:
-            assert newest._rows is not None
-            touched.append(newest._rows)
             newest = newest._next
-        rows = torch.unique(torch.cat(touched))
+        rows = torch.unique(torch.cat([torch.empty(0, dtype=torch.int64), *(changed for changed, _ in self._undo())]))
         return newest, rows, self.take(rows)
 
-    def _path(self) -> "tuple[Tensor, list[Table]]":
-        """The array, and the versions from this one to the last that does not hold it."""
-        at, history = self, []
+    def _undo(self) -> list[tuple[Tensor, Tensor]]:
+        """What to put back to come from the newest version to this one, in that order."""
+        at, found = self, []
         while at._next is not None:
-            history.append(at)
+            assert at._rows is not None
+            assert at._before is not None
+            found.append((at._rows, at._before))
             at = at._next
-        assert at._array is not None
-        return at._array, history
+        return found[::-1]
 
     # -- new versions -------------------------------------------------------------------------------------------
 
     def __add__(self, other: Any) -> Any:
         if not isinstance(other, RowSparse):
             return self.dense() + dense(other)
-        if self._frozen or self._next is not None:
+        if self.frozen or self._next is not None:
             return Table(self.dense().view(self.shape)) + other
-        with self._lock:
-            array = self._array
-            assert array is not None
-            before = array[other.rows]
-            array[other.rows] = before + other.values
-            newer = Table(array, _lock=self._lock)
-            self._next, self._rows, self._before, self._array = newer, other.rows, before, None
-        return newer
+        before = self.array[other.rows]
+        self._rows, self._before, self._next = other.rows, before, Table(self.array)
+        self.array[other.rows] = before + other.values
+        return self._next
 
     def __sub__(self, other: Any) -> Any:
         if isinstance(other, RowSparse):
             return self + -other
-        if isinstance(other, Table) and other.difference()[0] is self.difference()[0]:
+        if isinstance(other, Table) and other.array is self.array:
             return self._since(other)
         return self.dense() - dense(other)
 
@@ -187,9 +175,8 @@ class Table:
     @classmethod
     def older(cls, newest: "Table", rows: Tensor, before: Tensor) -> "Table":
         """The version that differs from `newest` in these rows: the inverse of `difference`."""
-        assert newest._array is not None
-        made = cls(newest._array, _lock=newest._lock)
-        made._array, made._next, made._rows, made._before = None, newest, rows, before
+        made = cls(newest.array)
+        made._next, made._rows, made._before = newest, rows, before
         return made
 
     # -- as a vector --------------------------------------------------------------------------------------------
@@ -211,7 +198,7 @@ class Table:
     def __len__(self) -> int:
         return self.shape[0] * self.shape[1]
 
-    def norm(self) -> Tensor:
+    def norm(self) -> Any:
         return self.dense().norm()
 
     @property
@@ -228,6 +215,6 @@ def dense(x: Any) -> Any:
     return x.dense() if isinstance(x, Table | RowSparse) else x
 
 
-def rows_of(x: Any, rows: Tensor, width: int) -> Tensor:
+def rows_of(x: Any, rows: Tensor, width: int) -> Any:
     """Some rows of a vector or of a Table, copied."""
     return x.take(rows) if isinstance(x, Table) else x.view(-1, width)[rows]

@@ -3,13 +3,17 @@
 Without a lock, reads are torn and, where adds are not atomic, an add that another one overtakes is lost - as on a real
 machine, but in an order that is chosen, so that it happens the same way every time. One pass over the vector takes
 `cluster.memory`; an add that is not atomic reads a chunk when it begins with it and writes it when it ends.
+
+Of a `Table` a worker reads the rows of its batch only, in one piece; a row-sparse value is added in parts of its rows.
 """
 
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from offbeat.core.effects import Lock, SharedAdd, SharedRead, Unlock, View
+from offbeat.core.errors import ConfigError
 from offbeat.core.reduction import payload_bytes
+from offbeat.core.sparse import RowSparse, Table
 from offbeat.core.void import Void
 
 if TYPE_CHECKING:
@@ -34,7 +38,8 @@ class SharedMemory:
 
     def read(self, i: int, w: "WorkerSlot", effect: SharedRead) -> None:
         sim = self._sim
-        sim.bytes += payload_bytes(sim.server.x)
+        if not isinstance(sim.server.x, Table):
+            sim.bytes += payload_bytes(sim.server.x)
         if sim.cluster.memory == 0:  # at once, and so in one piece
             sim.deliver(i, w.life, View(sim.server.x, sim.server.version))
         else:
@@ -59,6 +64,8 @@ class SharedMemory:
     def add(self, i: int, w: "WorkerSlot", effect: SharedAdd) -> None:
         sim = self._sim
         sim.bytes += payload_bytes(effect.delta)
+        if isinstance(effect.delta, RowSparse) and not effect.atomic:
+            raise ConfigError("solver.atomic must be true for row-sparse gradients: their rows are added one by one")
         if sim.cluster.memory == 0:  # nothing can come in between
             for k in range(effect.chunks):
                 self.writes += 1
@@ -146,11 +153,13 @@ def _bounds(x: Any, k: int, chunks: int) -> slice:
 
 def _chunk(x: Any, k: int, chunks: int) -> Any:
     """A view: x itself is never mutated."""
-    return x if chunks == 1 or isinstance(x, Void) else x[_bounds(x, k, chunks)]
+    if isinstance(x, RowSparse):
+        return x.part(k, chunks)
+    return x if chunks == 1 or isinstance(x, Void | Table) else x[_bounds(x, k, chunks)]
 
 
 def _with_chunk(x: Any, k: int, chunks: int, value: Any) -> Any:
-    if chunks == 1 or isinstance(x, Void):
+    if chunks == 1 or isinstance(x, Void | Table):
         return value
     out = x.clone()
     out[_bounds(x, k, chunks)] = value
@@ -158,7 +167,9 @@ def _with_chunk(x: Any, k: int, chunks: int, value: Any) -> Any:
 
 
 def _join(parts: tuple[Any, ...]) -> Any:
-    if len(parts) == 1 or isinstance(parts[0], Void):
+    if isinstance(parts[-1], Void | Table):  # a Table as it is when the pass ends
+        return parts[-1]
+    if len(parts) == 1:
         return parts[0]
     import torch
 

@@ -39,6 +39,7 @@ from offbeat.core.feed import Feed
 from offbeat.core.reduction import payload_bytes
 from offbeat.core.seeds import Dial, Draws, key64
 from offbeat.core.solver import Solver, World
+from offbeat.core.sparse import dense
 from offbeat.core.task import Point, Task
 from offbeat.core.trace import APPLIED, CANCELLED, IN_FLIGHT, LOST, RECEIVED, REFUSED, staleness
 from offbeat.core.void import Void
@@ -210,7 +211,7 @@ class Sim:
         states = {i: w.state for i, w in enumerate(self.workers) if w.alive}
         if not states:  # everybody has left, and what they knew is all there is
             states = {i: w.state for i, w in enumerate(self.workers) if w.state is not None}
-        x = self.solver.parameters(self.server, states)
+        x = dense(self.solver.parameters(self.server, states))
         return Point(x, mean_buffers(self.initial.buffers, [w.buffers for w in self.workers if w.samples > 0]))
 
     # -- workers ------------------------------------------------------------------------------------------------

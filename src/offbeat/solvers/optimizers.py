@@ -11,6 +11,7 @@ from torch import Tensor
 
 from offbeat.core.errors import ConfigError, unknown
 from offbeat.core.layout import Layout
+from offbeat.core.sparse import RowSparse, Table
 from offbeat.core.void import Void
 from offbeat.solvers.layerwise import LAMB, LARS
 
@@ -198,6 +199,33 @@ class TwoStageStepper:
             stage.load(state)
 
 
+class RowStepper:
+    """Plain SGD on a Table, x <- x - lr g: only the rows of the gradient are touched."""
+
+    def __init__(self, factory: Factory, x0: Table) -> None:
+        made = _construct(factory, [torch.zeros(1, requires_grad=True)])
+        (group,) = made.param_groups
+        extras = [k for k in ("momentum", "weight_decay", "maximize") if group.get(k)]
+        if type(made) is not torch.optim.SGD or extras:
+            got = f"{type(made).__name__}{''.join(f' with {k}' for k in extras)}"
+            raise ConfigError(f"row-sparse gradients take plain SGD, got {got}: it would touch every row in every step")
+        self.torch, self.lr = made, float(group["lr"])
+        self._x = x0
+
+    def step(self, g: RowSparse, factor: float = 1.0, work: float = 0.0) -> Table:
+        return self.step_from(self._x, g, factor, work)
+
+    def step_from(self, x: Table, g: RowSparse, factor: float = 1.0, work: float = 0.0) -> Table:
+        self._x = x - g * (self.lr * factor)
+        return self._x
+
+    def state(self) -> dict[str, Any]:
+        return {"x": self._x}
+
+    def load(self, saved: Mapping[str, Any]) -> None:
+        self._x = saved["x"]
+
+
 class NoStepper:
     """The optimizer of a timing-only simulation."""
 
@@ -217,13 +245,17 @@ class NoStepper:
         pass
 
 
-AnyStepper = Stepper | TwoStageStepper | NoStepper
+AnyStepper = Stepper | TwoStageStepper | RowStepper | NoStepper
 
 
 def start(factory: Factory, x0: Any, layout: Layout, multipliers: Multipliers | None = None) -> AnyStepper:
     """The optimizer at work on x0."""
     if isinstance(x0, Void):
         return NoStepper(x0, float(factory([torch.zeros(1, requires_grad=True)]).param_groups[0]["lr"]))
+    if isinstance(x0, Table):
+        if isinstance(factory, TwoStage) or multipliers:
+            raise ConfigError("row-sparse gradients take plain SGD alone: no optimizer.first, no optimizer.multipliers")
+        return RowStepper(factory, x0)
     if isinstance(factory, TwoStage):
         return TwoStageStepper(factory, x0, layout, multipliers)
     return Stepper(factory, x0, layout, multipliers)

@@ -29,4 +29,15 @@ TASKS: Mapping[str, Entry] = {
     "fashion-mnist": Entry(
         "offbeat.tasks.images:fashion_mnist", "LeNet-5 on Fashion-MNIST (28x28)", {**_LENET, "budget.epochs": 6}
     ),
+    "word2vec": Entry(
+        "offbeat.tasks.word2vec.task:Word2Vec",
+        "skip-gram word embeddings on a text (text8, enwik8 or a file), row-sparse gradients",
+        {
+            "optimizer.lr": 0.025,
+            "data.batch": 256,
+            "budget.epochs": 1,
+            "evaluate.every": "0.1epochs",
+            "record.gap": False,
+        },
+    ),
 }

@@ -6,6 +6,7 @@ memory-mapped int32, one entry a word; the last word of a sentence or block is s
 window knows where to end and no entry is anything but a word.
 """
 
+import hashlib
 import json
 import os
 import shutil
@@ -115,7 +116,7 @@ def _blocks(path: Path, errors: Errors, limit: int | None, block: int) -> Iterat
 
 def encode_block(words: list[str], index: dict[str, int]) -> Ids:
     """Numbers of the known words; the last of each sentence and of the block as its complement."""
-    ids = np.fromiter(map(index.get, words, repeat(-2)), dtype=np.int32, count=len(words))
+    ids: Ids = np.fromiter(map(index.get, words, repeat(-2)), dtype=np.int32, count=len(words))
     ids = ids[ids != -2]  # unknown words leave no gap
     ends = np.flatnonzero(ids == -1)
     before = ends[ends > 0] - 1
@@ -176,6 +177,4 @@ def _read(folder: Path, sha256: str) -> Corpus:
 
 
 def digest_of(choices: dict[str, Any]) -> str:
-    import hashlib
-
     return hashlib.sha256(json.dumps(choices, sort_keys=True).encode()).hexdigest()[:16]

@@ -27,14 +27,13 @@ FAST = {"reassoc", "contract", "nsz"}
 _F = np.float32
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _prefetch(typingctx: Any, array: Any, row: Any, column: Any) -> Any:
+def _prefetched(typingctx: Any, array: Any, row: Any, column: Any) -> Any:
     """Asks for one cache line of a matrix, to be written soon."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kind = signature.args[0]
         view = context.make_array(kind)(context, builder, args[0])
-        at = cgutils.get_item_pointer(context, builder, kind, view, [args[1], args[2]], wraparound=False)
+        at = cgutils.get_item_pointer(context, builder, kind, view, [args[1], args[2]], wraparound=False)  # type: ignore[no-untyped-call]
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
         ask = builder.module.declare_intrinsic(
             "llvm.prefetch", [byte], fnty=ir.FunctionType(ir.VoidType(), [byte, number, number, number])
@@ -45,7 +44,10 @@ def _prefetch(typingctx: Any, array: Any, row: Any, column: Any) -> Any:
     return types.void(array, row, column), generate
 
 
-@njit(inline="always", fastmath=FAST)  # type: ignore[untyped-decorator]
+_prefetch: Any = intrinsic(_prefetched)
+
+
+@njit(inline="always", fastmath=FAST)
 def sigmoid(x: Any) -> Any:
     """(1 + tanh(x/2)) / 2, with tanh as a quotient of polynomials: within 2e-7, and no call to stop vector code."""
     x = min(max(_F(0.5) * x, _F(-9.0)), _F(9.0))
@@ -69,10 +71,18 @@ def kernel(dim: int, negatives: int) -> Callable[..., Any]:
     """The kernel for one size of vectors and number of negatives: constants that the compiler unrolls."""
     D, K1 = dim, negatives + 1
 
-    @njit(nogil=True, fastmath=FAST, error_model="numpy")  # type: ignore[untyped-decorator]
+    @njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy")
     def run(
-        inputs: Any, outputs: Any, to_inputs: Any, to_outputs: Any,
-        centres: Any, starts: Any, contexts: Any, drawn: Any, rate: Any, every: Any,
+        inputs: Any,
+        outputs: Any,
+        to_inputs: Any,
+        to_outputs: Any,
+        centres: Any,
+        starts: Any,
+        contexts: Any,
+        drawn: Any,
+        rate: Any,
+        every: Any,
     ) -> Any:
         """to_inputs += rate (-d loss / d inputs), likewise outputs. (loss, pairs) over every `every`-th window."""
         most = 0
@@ -170,4 +180,4 @@ def kernel(dim: int, negatives: int) -> Callable[..., Any]:
                     row[d] += g[k, d]
         return loss, pairs
 
-    return run  # type: ignore[no-any-return]
+    return run

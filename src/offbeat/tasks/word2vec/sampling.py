@@ -30,7 +30,8 @@ def keep_thresholds(counts: Counts, sample: float) -> NDArray[np.uint32]:
         return np.full(len(counts), 2**32 - 1, dtype=np.uint32)
     ratio = sample * counts.sum() / counts
     keep = np.minimum(1.0, np.sqrt(ratio) + ratio)
-    return np.minimum(keep * _ONE, _ONE - 1).astype(np.uint32)
+    found: NDArray[np.uint32] = np.minimum(keep * _ONE, _ONE - 1).astype(np.uint32)
+    return found
 
 
 def negative_table(counts: Counts, power: float = 0.75) -> Alias:

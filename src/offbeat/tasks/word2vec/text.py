@@ -10,7 +10,7 @@ import hashlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 
 from offbeat.core.errors import DataError
 
@@ -22,7 +22,9 @@ _INSIDE = re.compile(r"[^\W_]+\Z")
 Errors = Literal["strict", "ignore"]
 
 
-def tokens(path: Path, errors: Errors = "strict", *, chunk: int = CHUNK, limit: int | None = None) -> Iterator[list[str]]:
+def tokens(
+    path: Path, errors: Errors = "strict", *, chunk: int = CHUNK, limit: int | None = None
+) -> Iterator[list[str]]:
     """Lists of words and line ends, in order; `limit` stops after so many bytes, at the end of a word."""
     decode = codecs.getincrementaldecoder("utf-8")(errors)
     held = ""
@@ -49,11 +51,14 @@ def tokens(path: Path, errors: Errors = "strict", *, chunk: int = CHUNK, limit: 
 
 def digest(path: Path) -> str:
     """SHA-256 of a file, which names its encoded form."""
+    sha256 = hashlib.sha256()
     with _open(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        while data := file.read(CHUNK):
+            sha256.update(data)
+    return sha256.hexdigest()
 
 
-def _open(path: Path):  # type: ignore[no-untyped-def]
+def _open(path: Path) -> BinaryIO:
     try:
         return open(path, "rb")
     except OSError as e:

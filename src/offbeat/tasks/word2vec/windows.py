@@ -18,7 +18,7 @@ _30, _27, _31, _32 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def mix(z: Any) -> Any:
     """The finaliser of splitmix64."""
     z = (z ^ (z >> _30)) * _A
@@ -26,20 +26,22 @@ def mix(z: Any) -> Any:
     return z ^ (z >> _31)
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def _below(random: Any, n: Any) -> Any:
     """A number below n (n < 2^32) from the high half of a random word, without a division (Lemire 2019)."""
     return np.int64(((random >> _32) * np.uint64(n)) >> _32)
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def _negative(random: Any, cut: Any, other: Any) -> Any:
     k = _below(random, cut.shape[0])
     return np.int32(k) if np.uint32(random & _LOW) < cut[k] else other[k]
 
 
-@njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
-def draw_at(text: Any, positions: Any, key: Any, keep: Any, cut: Any, other: Any, radius: Any, K: Any, pairs: Any) -> Any:
+@njit(nogil=True, cache=True)
+def draw_at(
+    text: Any, positions: Any, key: Any, keep: Any, cut: Any, other: Any, radius: Any, K: Any, pairs: Any
+) -> Any:
     """Windows around given positions of the text: what a mini-batch is.
 
     Words are kept or dropped by chance (`keep`), and a dropped word leaves no gap: the window reaches further. Each
@@ -92,9 +94,11 @@ def draw_at(text: Any, positions: Any, key: Any, keep: Any, cut: Any, other: Any
     return centres[:windows], starts[: windows + 1], contexts[:filled], negatives[:windows]
 
 
-@njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
-def draw_along(text: Any, start: Any, stop: Any, key: Any, keep: Any, cut: Any, other: Any, radius: Any, K: Any, pairs: Any) -> Any:
-    """Windows of a stretch of text, in order: what a pass over the text is made of. Each word is kept or dropped once."""
+@njit(nogil=True, cache=True)
+def draw_along(
+    text: Any, start: Any, stop: Any, key: Any, keep: Any, cut: Any, other: Any, radius: Any, K: Any, pairs: Any
+) -> Any:
+    """Windows of a stretch of text, in order: what a pass over it is made of. Each word is kept or dropped once."""
     kept = np.empty(stop - start, np.int32)
     sentence = np.empty(stop - start, np.int32)  # the number of the sentence that a kept word is in
     length = 0
