@@ -8,7 +8,7 @@ happen next. Plain classes with slots, because a timing-only simulation makes hu
 | `Grad(at, version)` | worker | a `Gradient`, or None when the server cancelled it |
 | `Call(payload)` | worker | what the server's `Reply` carries; the server may hold it back |
 | `AllReduce(value, weight, members, group)` | worker | `Reduced`: the weighted mean over the members |
-| `Send(to, message)` | worker | None, at once; each receiver's rule sees it in `on_message` |
+| `Send(to, message)` | worker | the receivers that are there, at once; their rules see it in `on_message` |
 | `Wait(peer)` | worker | True after the next message, from whomever; False if that peer is gone |
 | `Mix(peer)` | worker | None, when both workers have the mean of their parameters |
 | `SharedRead()` | worker | a `View` of the shared vector, perhaps torn: no lock, chunk by chunk |

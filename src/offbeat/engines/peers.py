@@ -19,11 +19,12 @@ class Peers:
         self.latest: dict[tuple[int, int], float] = {}  # when the last message of a sender reaches a receiver
         self.waiting: dict[int, int] = {}  # worker -> the peer whose message it misses
 
-    def send(self, i: int, effect: Send) -> None:
+    def send(self, i: int, effect: Send) -> tuple[int, ...]:
         """Not waited for: the worker goes on at once; each copy takes its own link's time and overtakes no other."""
         sim = self._sim
         size = payload_bytes(effect.message)
-        for j in effect.to:
+        there = tuple(j for j in effect.to if sim.workers[j].alive)
+        for j in there:
             sim.bytes += size
             takes = sim.cluster.peer_time(i, j, size)
             before = self.latest.get((i, j), -inf)
@@ -33,6 +34,7 @@ class Peers:
             at = max(sim.now + takes, before)
             self.latest[i, j] = at
             sim.push(at, j, sim.MESSAGE, (i, effect.message))
+        return there
 
     def arrive(self, j: int, data: tuple[int, Any]) -> None:
         sim, (sender, message) = self._sim, data

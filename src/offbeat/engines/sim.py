@@ -260,13 +260,13 @@ class Sim:
             if kind is Stop:
                 self._leave(i)
                 return
+            answer = None
             if kind is Send:
-                self.peers.send(i, effect)
+                answer = self.peers.send(i, effect)
             else:
                 self.announce(effect)
-            answer = None
             if self.resumable:
-                w.answers.append(("answer", None, None))
+                w.answers.append(("answer", None, answer))
 
     # -- gradients ----------------------------------------------------------------------------------------------
 

@@ -11,6 +11,8 @@ from offbeat.core.errors import ConfigError, unknown
 SOLVERS: Mapping[str, str] = {
     "plain": "offbeat.solvers.plain:Plain",
     "sync": "offbeat.solvers.sync:Sync",
+    "allreduce": "offbeat.solvers.allreduce:AllReduceSGD",
+    "hierarchical": "offbeat.solvers.allreduce:Hierarchical",
     "asgd": "offbeat.solvers.asgd:ASGD",
     "constant-delay": "offbeat.solvers.constant_delay:ConstantDelay",
     "dc-asgd": "offbeat.solvers.dc_asgd:DCASGD",
@@ -38,6 +40,12 @@ SOLVERS: Mapping[str, str] = {
     "downpour": "offbeat.solvers.downpour:Downpour",
     "fedbuff": "offbeat.solvers.local_steps:FedBuff",
     "async-diloco": "offbeat.solvers.local_steps:AsyncDiLoCo",
+    "all-to-all": "offbeat.solvers.all_to_all:AllToAll",
+    "ad-psgd": "offbeat.solvers.gossip:ADPSGD",
+    "sgp": "offbeat.solvers.gossip:SGP",
+    "local-sgd": "offbeat.solvers.local_sgd:LocalSGD",
+    "slowmo": "offbeat.solvers.local_sgd:SlowMo",
+    "diloco": "offbeat.solvers.local_sgd:DiLoCo",
 }
 
 

@@ -112,6 +112,11 @@ class Stepper:
             self._master.copy_(x)
         return self.step(g, factor)
 
+    def moments(self) -> list[Tensor]:
+        """What the optimizer keeps besides the parameters, as flat views: momentum, second moments, ..."""
+        kept = [s for p in self._params if (s := self.torch.state.get(p))]
+        return [v.reshape(-1) for s in kept for _, v in sorted(s.items()) if isinstance(v, Tensor) and v.dim() > 0]
+
     def state(self) -> dict[str, Any]:
         """Plain values and tensors; copies, because torch goes on mutating its own."""
         saved = self.torch.state_dict()
@@ -190,6 +195,9 @@ class TwoStageStepper:
         self._x = self._now.step_from(x, g, factor)
         return self._x
 
+    def moments(self) -> list[Tensor]:
+        return self._now.moments()
+
     def state(self) -> dict[str, Any]:
         return {"x": self._x, "work": self._work, "stages": [s.state() for s in self._stages]}
 
@@ -238,6 +246,9 @@ class NoStepper:
     def step_from(self, x: Any, g: Any, factor: float = 1.0, work: float = 0.0) -> Void:
         return self._x
 
+    def moments(self) -> list[Any]:
+        return []
+
     def state(self) -> dict[str, Any]:
         return {}
 
@@ -276,6 +287,16 @@ class Fresh:
     def reset(self) -> None:
         """Forgets its moments."""
         self._made = None
+
+    def moments(self) -> list[Any]:
+        """Flat views of what it keeps besides the parameters."""
+        return [] if self._made is None else self._made.moments()
+
+    def replace_moments(self, values: Any) -> None:
+        """Takes these instead, one after another."""
+        for moment in self.moments():
+            moment.copy_(values[: len(moment)])
+            values = values[len(moment) :]
 
     def state(self) -> dict[str, Any]:
         return {} if self._made is None else self._made.state()
