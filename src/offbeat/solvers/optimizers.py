@@ -227,6 +227,9 @@ class RowStepper:
         self._x = x - g * (self.lr * factor)
         return self._x
 
+    def moments(self) -> list[Any]:
+        return []
+
     def state(self) -> dict[str, Any]:
         return {"x": self._x}
 
