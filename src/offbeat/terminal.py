@@ -135,7 +135,8 @@ def _facts(s: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "work", f"{s['updates']:,} updates, {s['samples']:,} samples"
     if s.get("mean_staleness") is not None:
         yield "staleness", f"mean {s['mean_staleness']:.2f}, max {s['max_staleness']}"
-    yield "time", f"{clock(s['virtual_seconds'])} virtual, {clock(s['wall_seconds'])} wall"
+    virtual = "" if s["virtual_seconds"] is None else f"{clock(s['virtual_seconds'])} virtual, "
+    yield "time", f"{virtual}{clock(s['wall_seconds'])} wall"
     shares = [("computing", "computing_share"), ("delayed", "delayed_share")]
     shares += [("communicating", "communicating_share"), ("waiting", "idle_share")]
     yield "workers", ", ".join(f"{n} {s[k]:.0%}" for n, k in shares if s.get(k))

@@ -27,6 +27,7 @@ TaskArg = Annotated[
 SolverOpt = Annotated[
     str | None, typer.Option(help="the rule (see: offbeat list solvers)", autocompletion=solver_names)
 ]
+EngineOpt = Annotated[str | None, typer.Option(help="sim (virtual time) or local (real processes, wall time)")]
 WorkersOpt = Annotated[int | None, typer.Option(help="number of workers")]
 BatchOpt = Annotated[int | None, typer.Option(help="samples of one worker's mini-batch")]
 GlobalBatchOpt = Annotated[int | None, typer.Option(help="samples of a mini-batch shared by the workers")]
@@ -54,6 +55,7 @@ def read_values(
     delay: list[str] | None,
     settings: list[str] | None,
     seed: int | None,
+    engine: str | None = None,
 ) -> dict[str, Any]:
     """The values of a configuration: a task's name or a file, then the flags, then --set."""
     from offbeat.core.budget import Amount
@@ -77,6 +79,7 @@ def read_values(
         "budget.until": until,
         "cluster.delay": delay or None,
         "seed": seed,
+        "engine": engine,
     }
     if budget is not None:
         amount = Amount.parse(budget, "--budget")

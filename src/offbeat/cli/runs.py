@@ -12,6 +12,7 @@ from offbeat.cli.options import (
     BudgetOpt,
     DelayOpt,
     DryOpt,
+    EngineOpt,
     GlobalBatchOpt,
     JsonOpt,
     SeedOpt,
@@ -29,6 +30,7 @@ from offbeat.core.errors import ConfigError
 def run(
     task: TaskArg,
     solver: SolverOpt = None,
+    engine: EngineOpt = None,
     workers: WorkersOpt = None,
     batch: BatchOpt = None,
     global_batch: GlobalBatchOpt = None,
@@ -64,6 +66,7 @@ def run(
         delay=delay,
         settings=settings,
         seed=seed,
+        engine=engine,
     )
     if saves_per_epoch is not None:
         put(values, "record.saves_per_epoch", saves_per_epoch)

@@ -13,6 +13,7 @@ from offbeat.cli.options import (
     BudgetOpt,
     DelayOpt,
     DryOpt,
+    EngineOpt,
     GlobalBatchOpt,
     JsonOpt,
     SetEachOpt,
@@ -30,6 +31,7 @@ from offbeat.core.errors import ConfigError, OffbeatError, unknown
 def compare(
     task: TaskArg,
     solvers: Annotated[str, typer.Option(help="names, separated by commas")] = "plain,sync,asgd",
+    engine: EngineOpt = None,
     workers: WorkersOpt = None,
     batch: BatchOpt = None,
     global_batch: GlobalBatchOpt = None,
@@ -61,6 +63,7 @@ def compare(
         delay=delay,
         settings=shared,
         seed=None,
+        engine=engine,
     )
     run_comparison(values, names, list(range(seeds)), target or until, out, processes, as_json, own)
 
@@ -88,6 +91,8 @@ def run_comparison(
     key = hashlib.sha256(json.dumps([values, solvers, seeds, own], sort_keys=True).encode()).hexdigest()[:12]
     folder = out or Path("comparisons") / key
     sweep = plan_comparison(values, solvers, seeds, folder, own)
+    if values.get("engine", "sim") != "sim":
+        processes = 1  # each run has the machine to itself, or its times would mean nothing
     collect_done(sweep)
     with terminal.cells_progress("comparing", sweep.cells, quiet=as_json) as changed:
         finished = run_cells(sweep.cells, side_by_side(processes), on_change=changed)
@@ -152,6 +157,7 @@ def sweep(
     file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="a run's configuration with a [sweep] section")],
     out: Annotated[Path | None, typer.Option(help="folder of the sweep (default: sweeps/<name of the file>)")] = None,
     settings: SetOpt = None,
+    engine: EngineOpt = None,
     processes: Annotated[int | None, typer.Option(help="cells side by side (default: all cores)")] = None,
     dry_run: DryOpt = False,
     as_json: JsonOpt = False,
@@ -161,9 +167,13 @@ def sweep(
     from offbeat.lab.config import parse_setting
     from offbeat.lab.sweep import collect_done, read_sweep, rows, run_sweep
 
-    found = read_sweep(file, out, dict(parse_setting(text) for text in settings or ()))
+    changes = dict(parse_setting(text) for text in settings or ())
+    if engine is not None:
+        changes["engine"] = engine
+    found = read_sweep(file, out, changes)
     done = collect_done(found)
-    count = side_by_side(processes)
+    real = any(c.config.get("engine", "sim") != "sim" for c in found.cells)
+    count = 1 if real else side_by_side(processes)  # a real run has the machine to itself
     if dry_run:
         from offbeat.lab.estimate import estimate_sweep
 

@@ -9,7 +9,7 @@ all gradients in flight side by side, and the result has the same bits for any p
 from collections.abc import Callable, Iterable, Mapping
 from heapq import heappop, heappush
 from math import inf
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from offbeat.core.codec import Codec
 from offbeat.core.effects import (
@@ -44,6 +44,7 @@ from offbeat.core.task import Point, Task
 from offbeat.core.trace import APPLIED, CANCELLED, IN_FLIGHT, LOST, RECEIVED, REFUSED, staleness
 from offbeat.core.void import Void
 from offbeat.engines.cluster import Cluster
+from offbeat.engines.engine import Watcher
 from offbeat.engines.memory import SharedMemory
 from offbeat.engines.peers import Peers
 from offbeat.engines.pool import Job, Pool
@@ -52,19 +53,6 @@ from offbeat.engines.slot import WorkerSlot, mean_buffers, split_schedule
 
 CODES = range(13)
 COMPUTED, FED, ARRIVED, SERVED, DELIVERED, REDUCED, MESSAGE, MIXED, READ, ADDED, CANCELLING, LOSE, JOIN = CODES
-
-
-class Watcher(Protocol):
-    """Who looks on: counts down to marks, evaluates, saves, stops. Never changes the course of a run."""
-
-    def mark(self) -> bool:
-        """The samples or updates asked for are reached; True ends the run."""
-
-    def tick(self) -> bool:
-        """Between two events; True ends the run."""
-
-    def suspicious(self, loss: float) -> bool:
-        """A loss that is not finite, or beyond `loss_limit`; True ends the run."""
 
 
 class Sim:
@@ -213,6 +201,30 @@ class Sim:
             states = {i: w.state for i, w in enumerate(self.workers) if w.state is not None}
         x = dense(self.solver.parameters(self.server, states))
         return Point(x, mean_buffers(self.initial.buffers, [w.buffers for w in self.workers if w.samples > 0]))
+
+    @property
+    def lr(self) -> float | None:
+        return self.solver.lr(self.server, self.samples)
+
+    @property
+    def lost_share(self) -> float | None:
+        return self.memory.lost_share
+
+    @property
+    def optimizer_group(self) -> dict[str, Any] | None:
+        """The options of the torch optimizer at work, if there is one."""
+        optimizer = getattr(getattr(self.server, "opt", None), "torch", None)
+        return None if optimizer is None else optimizer.param_groups[0]
+
+    def save(self, tensors: dict[str, Any]) -> Any:
+        from offbeat.engines import checkpoint
+
+        return checkpoint.save(self, tensors)
+
+    def restore(self, encoded: Any, tensors: Mapping[str, Any]) -> None:
+        from offbeat.engines import checkpoint
+
+        checkpoint.restore(self, encoded, tensors)
 
     # -- workers ------------------------------------------------------------------------------------------------
 

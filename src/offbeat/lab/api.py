@@ -15,6 +15,7 @@ from offbeat.core.errors import ConfigError, unknown
 from offbeat.core.solver import Solver
 from offbeat.core.task import Task
 from offbeat.engines.cluster import Cluster
+from offbeat.lab.engines import CLOCKS
 from offbeat.lab.plan import Plan, as_task, build_task
 from offbeat.lab.result import Run
 from offbeat.lab.run import execute
@@ -64,7 +65,7 @@ def train(
     solver: str | Solver = "asgd",
     cluster: int | Cluster = 4,
     *,
-    engine: Literal["sim"] = "sim",
+    engine: Literal["sim", "local"] = "sim",
     budget: str | Budget = "5epochs",
     seed: int = 0,
     out: str | Path | Literal[False] | None = None,
@@ -83,8 +84,8 @@ def train(
     `callbacks` are objects with `on_apply(row)` or `on_evaluation(metrics)`. Further settings:
     `partition`, `sampling`, `patience`, `keep_best`, `gap`, `saves_per_epoch`, `on_divergence`.
     """
-    if engine != "sim":
-        raise unknown("engine", str(engine), ("sim",))
+    if engine not in CLOCKS:
+        raise unknown("engine", str(engine), CLOCKS)
     extra = ("partition", "sampling", "patience", "keep_best", "gap", "saves_per_epoch", "on_divergence")
     for key in settings:
         if key not in extra:
@@ -105,6 +106,7 @@ def train(
         seed=seed,
         batch=batch,
         evaluate_every=Amount.parse(every, "evaluate_every"),
+        engine=engine,
         solver_name=getattr(made_solver, "label", type(made_solver).__name__),
         **settings,
     )
@@ -147,6 +149,7 @@ def _described(plan: Plan, task: Task) -> dict[str, Any]:
         "record": {"gap": plan.gap, "saves_per_epoch": plan.saves_per_epoch},
         "on_divergence": plan.on_divergence,
         "seed": plan.seed,
+        "engine": plan.engine,
         "from": "python",
     }
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from offbeat.core.budget import Amount, Budget, Target
 from offbeat.core.errors import ConfigError, unknown
+from offbeat.core.units import parse_duration
 from offbeat.engines.cluster import Cluster
 from offbeat.solvers import SOLVERS, load_object
 from offbeat.tasks import TASKS, partitions
@@ -157,6 +158,21 @@ class RecordConfig(_Section):
     saves_per_epoch: float = Field(0, ge=0)
 
 
+class LocalConfig(_Section):
+    """The local engine: what happens when a process is lost, and when a silent one is taken for lost."""
+
+    on_loss: Literal["restart", "leave out"] = "restart"
+    patience: str = "60s"
+    restarts: int = Field(20, ge=0)
+
+    @field_validator("patience")
+    @classmethod
+    def _duration(cls, patience: str) -> str:
+        if parse_duration(patience, "local.patience") <= 0:
+            raise ValueError("must be above 0 s")
+        return patience
+
+
 class Config(_Section):
     """One run, complete. `run.json` holds it; `offbeat show RUN --toml` prints it; `offbeat run` takes it back."""
 
@@ -170,7 +186,8 @@ class Config(_Section):
     scale: ScaleConfig = ScaleConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
     record: RecordConfig = RecordConfig()
-    engine: Literal["sim"] = "sim"
+    engine: Literal["sim", "local"] = "sim"
+    local: LocalConfig = LocalConfig()
     seed: int = Field(0, ge=0, lt=2**63)
     on_divergence: Literal["stop", "continue"] = "stop"
 

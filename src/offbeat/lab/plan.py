@@ -44,6 +44,11 @@ class Plan:
     gap: bool = True
     saves_per_epoch: float = 0.0
     on_divergence: Literal["stop", "continue"] = "stop"
+    engine: str = "sim"
+    local: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the local engine."""
+    recipe: tuple[str, tuple[Any, ...]] | None = None
+    """How other processes make the task anew; None: it is sent to them."""
     solver_name: str = "custom"
     config: Mapping[str, Any] = field(default_factory=dict)
     """What run.json holds: enough to build the plan again, unless it was made of Python objects."""
@@ -52,7 +57,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         amount = self.budget.amount
-        if amount is None or amount.unit != "seconds" or self.cluster.schedule is not None:
+        if self.engine != "sim" or amount is None or amount.unit != "seconds" or self.cluster.schedule is not None:
             return
         network = 2 * self.cluster.transfer_time(self.task.nbytes) + self.cluster.service.mean
         for i in range(self.cluster.workers):
@@ -122,6 +127,9 @@ def build(config: Config) -> Plan:
         gap=config.record.gap,
         saves_per_epoch=config.record.saves_per_epoch,
         on_divergence=config.on_divergence,
+        engine=config.engine,
+        local=config.local.model_dump(),
+        recipe=("offbeat.lab.plan:build_task", (config.task.name, config.task.options, config.batch)),
         solver_name=config.solver.name,
         config=config.plain(),
         key=address(config),

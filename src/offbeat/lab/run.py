@@ -17,9 +17,10 @@ import torch
 
 from offbeat.core.errors import OffbeatError, StoreError
 from offbeat.core.task import Point
+from offbeat.engines.engine import Engine
 from offbeat.engines.pool import single_threaded
-from offbeat.engines.sim import Sim
 from offbeat.lab import diagnose
+from offbeat.lab.engines import build_engine, clock_of
 from offbeat.lab.folder import Folder, metrics_table, trace_table, versions
 from offbeat.lab.plan import Plan
 from offbeat.lab.result import Run
@@ -98,21 +99,13 @@ def _run(
         "key": plan.key,
         "seed": plan.seed,
         "versions": versions(),
-        "clock": Sim.clock,
+        "clock": clock_of(plan),
+        "engine": plan.engine,
         "task": plan.task.describe(),
         "created": _now(),
     }
     with _one_thread():
-        engine = Sim(
-            plan.task,
-            plan.solver,
-            plan.cluster,
-            plan.feed(),
-            seed=plan.seed,
-            threads=cores() if pool is None else pool,
-            gap=plan.gap,
-            samples_per_worker=_per_worker(plan),
-        )
+        engine = build_engine(plan, cores() if pool is None else pool)
         watch = Watch(
             plan, engine, folder, callbacks=callbacks, checkpoint_seconds=checkpoint_seconds, progress=progress
         )
@@ -139,7 +132,7 @@ def _run(
             engine.close()
 
 
-def _close(plan: Plan, engine: Sim, watch: Watch, folder: Folder | None, info: dict[str, Any], ended: str) -> Run:
+def _close(plan: Plan, engine: Engine, watch: Watch, folder: Folder | None, info: dict[str, Any], ended: str) -> Run:
     if watch.why == "interrupted":  # Ctrl-C in the last evaluation comes too late
         status = "interrupted"
         if folder is not None:
@@ -178,7 +171,7 @@ def _close(plan: Plan, engine: Sim, watch: Watch, folder: Folder | None, info: d
     return _result(plan, engine, watch, folder, {**info, "summary": summary}, status)
 
 
-def _result(plan: Plan, engine: Sim, watch: Watch, folder: Folder | None, info: dict[str, Any], status: str) -> Run:
+def _result(plan: Plan, engine: Engine, watch: Watch, folder: Folder | None, info: dict[str, Any], status: str) -> Run:
     if folder is not None and status != "interrupted":
         return Run.load(folder.path, task=plan.task)
     summary = info.get("summary") or _summary(plan, engine, watch, status)
@@ -196,7 +189,7 @@ def _result(plan: Plan, engine: Sim, watch: Watch, folder: Folder | None, info: 
     )
 
 
-def _summary(plan: Plan, engine: Sim, watch: Watch, status: str) -> dict[str, Any]:
+def _summary(plan: Plan, engine: Engine, watch: Watch, status: str) -> dict[str, Any]:
     total, last = watch.total, watch.metrics[-1]
     wall = watch.wall_before + time.monotonic() - watch.wall_started
     shares = engine.breakdown()
@@ -226,17 +219,19 @@ def _summary(plan: Plan, engine: Sim, watch: Watch, status: str) -> dict[str, An
         "time_to_target": None if target is None else target.time(watch.metrics),
         "mean_staleness": ratio(total.staleness, total.stale),
         "max_staleness": total.max_staleness if total.stale else None,
-        "virtual_seconds": engine.now,
-        "wall_seconds": wall,
-        "samples_per_second": ratio(engine.samples, wall),
+        "engine": plan.engine,
+        "virtual_seconds": engine.now if engine.clock == "virtual" else None,
+        "wall_seconds": wall if engine.clock == "virtual" else engine.now,
+        "samples_per_second": ratio(engine.samples, wall if engine.clock == "virtual" else engine.now),
         "computing_share": ratio(sum(w["computing"] for w in shares), present),
         "delayed_share": ratio(sum(w["delayed"] for w in shares), present),
         "communicating_share": ratio(sum(w["communicating"] for w in shares), present),
         "idle_share": ratio(sum(w["waiting"] for w in shares), present),
         "per_worker": shares,
         "server_busy_share": ratio(engine.served, engine.now),
+        "server_queued_seconds": engine.queued,
         "bytes": engine.bytes,
-        "lost_share": engine.memory.lost_share,
+        "lost_share": engine.lost_share,
         "params_sha256": params_sha256(engine.point.x),
     }
 
@@ -253,22 +248,13 @@ def _write_weights(folder: Folder, name: str, plan: Plan, point: Point) -> None:
     folder.write_tensors(name, tensors, json.dumps({"segments": segments}))
 
 
-def _group(engine: Sim) -> dict[str, Any] | None:
-    stepper = getattr(engine.server, "opt", None)
-    optimizer = getattr(stepper, "torch", None)
-    if optimizer is None:
+def _group(engine: Engine) -> dict[str, Any] | None:
+    group = engine.optimizer_group
+    if group is None:
         return None
     # Where the momentum is the solver's own, the optimizer beneath it is plain SGD.
     own = {k: getattr(engine.solver, k) for k in ("momentum", "nesterov") if hasattr(engine.solver, k)}
-    return {**optimizer.param_groups[0], **own}
-
-
-def _per_worker(plan: Plan) -> int | None:
-    if plan.budget.per == "global":
-        return None
-    samples = plan.samples_budget
-    assert samples is not None
-    return max(1, round(samples / plan.cluster.workers))
+    return {**group, **own}
 
 
 @contextmanager

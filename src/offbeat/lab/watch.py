@@ -13,8 +13,7 @@ from offbeat.core.budget import HIGHER_IS_BETTER
 from offbeat.core.errors import ConfigError, StoreError
 from offbeat.core.task import Point
 from offbeat.core.trace import APPLIED, REFUSED, Row
-from offbeat.engines import checkpoint
-from offbeat.engines.sim import Sim
+from offbeat.engines.engine import Engine
 from offbeat.lab.folder import Folder, metrics_table
 from offbeat.lab.plan import Plan
 
@@ -85,7 +84,7 @@ class Watch:
     def __init__(
         self,
         plan: Plan,
-        engine: Sim,
+        engine: Engine,
         folder: Folder | None,
         *,
         callbacks: Iterable[Any] = (),
@@ -202,7 +201,7 @@ class Watch:
             "grad_norm": ratio(since.norm, since.normed),
             "weight_norm": float(point.x.norm()),
             "staleness": ratio(since.staleness, since.stale),
-            "lr": engine.solver.lr(engine.server, engine.samples),
+            "lr": engine.lr,
             "batch": self.plan.batch,
             "bytes": engine.bytes,
             **{k: v for k, v in held_out.items() if k not in ("loss", "accuracy")},
@@ -296,7 +295,7 @@ class Watch:
         self.engine.rows.clear()
         self._seen = 0
         tensors: dict[str, Any] = {}
-        tree = checkpoint.save(self.engine, tensors)
+        tree = self.engine.save(tensors)
         if self.best is not None:
             tensors["best"] = self.best.x
             tensors.update({f"best.{n}": b for n, b in (self.best.buffers or {}).items()})
@@ -324,7 +323,7 @@ class Watch:
             if "best" in tensors:
                 buffers = {n.removeprefix("best."): t for n, t in tensors.items() if n.startswith("best.")}
                 self.best = Point(tensors["best"], buffers or None)
-            checkpoint.restore(self.engine, note["engine"], tensors)
+            self.engine.restore(note["engine"], tensors)
         except (KeyError, TypeError, AttributeError, RuntimeError) as e:
             where = folder.path / "checkpoint.safetensors"
             raise StoreError(f"{where} is damaged or of another run: {str(e).splitlines()[0]}") from None

@@ -71,6 +71,14 @@ class ModuleTask:
         self._training: Habits | None = None
         self._evaluating: Habits | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For other processes: all but what belongs to the threads of this one."""
+        return {k: v for k, v in vars(self).items() if k not in ("_threads", "_lock")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._threads, self._lock = local(), Lock()
+
     # -- the protocol -------------------------------------------------------------------------------------------
 
     def init(self, seed: int) -> Point:

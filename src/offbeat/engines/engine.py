@@ -1,0 +1,82 @@
+"""What an engine offers to those who look on, and what it asks of them."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Protocol
+
+from offbeat.core.solver import Solver
+from offbeat.core.task import Point, Task
+from offbeat.engines.pool import Pool
+
+
+class Watcher(Protocol):
+    """Who looks on: counts down to marks, evaluates, saves, stops. Never changes the course of a run."""
+
+    def mark(self) -> bool:
+        """The samples or updates asked for are reached; True ends the run."""
+
+    def tick(self) -> bool:
+        """Between two events; True ends the run."""
+
+    def suspicious(self, loss: float) -> bool:
+        """A loss that is not finite, or beyond `loss_limit`; True ends the run."""
+
+
+class Engine(Protocol):
+    """A run in progress, whatever its clock."""
+
+    clock: ClassVar[str]
+    """`virtual` or `wall`."""
+    task: Task
+    solver: Solver
+    pool: Pool
+    """For evaluations: `pool.map`."""
+    now: float
+    updates: int
+    samples: int
+    samples_applied: int
+    bytes: int
+    served: float
+    """Seconds that the server was busy."""
+    queued: float
+    """Seconds that messages waited for it, summed."""
+    rows: list[tuple[Any, ...]]
+    """The trace so far; the watcher may clear it when it has written it."""
+    next_samples: float
+    next_updates: float
+    """The watcher is called at these marks, which it sets."""
+    deadline: float
+    loss_limit: float
+
+    @property
+    def point(self) -> Point:
+        """The point that is evaluated and saved."""
+
+    @property
+    def lr(self) -> float | None:
+        """The learning rate in force."""
+
+    @property
+    def lost_share(self) -> float | None:
+        """Of the additions to a shared vector, how much was undone by others; None where it is not known."""
+
+    @property
+    def optimizer_group(self) -> dict[str, Any] | None:
+        """The options of the torch optimizer at work, if there is one."""
+
+    def run(self, watcher: Watcher) -> str:
+        """Until the watcher, the deadline or the end of work; says which: "watcher", "seconds", "idle"."""
+
+    def finish(self) -> None:
+        """Closes the books: one row for every gradient still in flight."""
+
+    def close(self) -> None:
+        """Gives back threads, processes and memory."""
+
+    def breakdown(self) -> list[dict[str, float]]:
+        """Seconds present of each worker, and how they were spent."""
+
+    def save(self, tensors: dict[str, Any]) -> Any:
+        """Everything the run needs to go on, as JSON and tensors."""
+
+    def restore(self, encoded: Any, tensors: Mapping[str, Any]) -> None:
+        """The inverse of `save`."""

@@ -1,0 +1,92 @@
+"""The cradle: a process that imports torch once and forks nurseries; one a run, or one for many runs."""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+
+from offbeat.engines.local.memory import die_with_parent
+from offbeat.engines.local.wire import Channel, Closed, LocalError
+
+_START = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from offbeat.engines.local.cradle import main; "
+_IMPORT_SECONDS = 300.0
+_END_SECONDS = 10.0
+
+
+class Cradle:
+    """Started from scratch rather than forked from us: we may have threads, and be a notebook."""
+
+    def __init__(self) -> None:
+        self._line, theirs = Channel.pair()
+        code = f"{_START}main({theirs.fileno()}, {os.getpid()})"
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", code, json.dumps(sys.path)],
+            stdin=subprocess.DEVNULL,
+            pass_fds=(theirs.fileno(),),
+        )
+        theirs.close()
+
+    def nursery(self, control: Channel, arena_fd: int) -> "Nursling":
+        """A new nursery, at the other end of `control`."""
+        try:
+            self._line.send(("nursery",), control.fileno(), arena_fd)
+            message = self._line.receive(_IMPORT_SECONDS)
+        except Closed:
+            raise LocalError(f"processes cannot be started (exit code {self._process.wait()})") from None
+        if message is None:
+            raise LocalError(f"torch was not imported within {_IMPORT_SECONDS:.0f} s")
+        return Nursling(message[0])
+
+    def close(self) -> None:
+        self._line.close()
+        self._process.kill()  # and the kernel ends its children
+        self._process.wait()
+
+
+class Nursling:
+    """A nursery's process, held by a descriptor: its number may be another's after its end."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._fd = os.pidfd_open(pid)
+
+    def end(self) -> None:
+        """Ends it and, through the kernel, its children."""
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._fd, signal.SIGKILL)
+        waiting = select.poll()
+        waiting.register(self._fd, select.POLLIN)
+        waiting.poll(_END_SECONDS * 1000)
+        os.close(self._fd)
+
+
+def main(line_fd: int, guardian: int) -> None:
+    """The process itself."""
+    die_with_parent()
+    if os.getppid() != guardian:
+        return  # it ended before we could ask the kernel
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how a nursery ended
+    os.dup2(2, 1)  # what a model prints must not get into --json
+    line = Channel(socket.socket(fileno=line_fd))
+    import torch
+
+    from offbeat.engines.local import nursery, server, worker  # noqa: F401  # so that forks need not
+
+    torch.set_num_threads(1)
+    with contextlib.suppress(Closed):
+        while True:
+            message, fds = line.receive_with_fds(None, 2)
+            assert message is not None
+            me = os.getpid()
+            pid = os.fork()
+            if pid == 0:
+                line.close()
+                nursery.main(fds[0], fds[1], me)
+            line.send((pid,))
+            for fd in fds:
+                os.close(fd)

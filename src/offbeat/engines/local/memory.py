@@ -1,0 +1,230 @@
+"""All memory that the processes of one run share: one anonymous file, mapped by everybody, named nowhere.
+
+The kernel frees it with the last process that maps it, however that process ends: nothing can leak. The file is
+sparse: what is never written costs nothing. Every number below has exactly one writer, so no lock is needed.
+"""
+
+import ctypes
+import mmap
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from offbeat.core.errors import ConfigError
+from offbeat.core.task import Buffers
+from offbeat.core.units import format_size
+
+_PAGE = 4096
+_TENSORS_PER_MESSAGE = 8  # how many vectors of the parameters' size a message may hold
+MAILBOXES = 4  # messages to peers that one worker may have under way
+
+
+class Part(NamedTuple):
+    """Where one tensor of a message lies in its slot."""
+
+    name: str
+    offset: int
+    dtype: str
+    shape: tuple[int, ...]
+
+
+class Shape(NamedTuple):
+    """What the layout of the shared memory follows from."""
+
+    workers: int
+    vector: int  # elements
+    dtype: str  # float32 or float64
+    buffers: int  # bytes of one worker's buffers (BatchNorm's statistics)
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.vector * np.dtype(self.dtype).itemsize)
+
+
+def shape_of(workers: int, x: Tensor, buffers: Buffers) -> Shape:
+    size = sum(_round(b.numel() * b.element_size(), 64) for b in (buffers or {}).values())
+    return Shape(workers, x.numel(), str(x.dtype).removeprefix("torch."), size)
+
+
+class Arena:
+    """The shared memory of a run, as arrays and tensors.
+
+    Per worker, written by the worker alone unless said otherwise:
+
+    | `draws` | mini-batches taken; outlives the worker | `samples` | processed |
+    | `job` | 1 while it computes a gradient | `job_version`, `job_draw`, `job_source`, `job_started` | of which |
+    | `replies` | answers received | `half` | which half of its published block is valid |
+    | `computing`, `delayed`, `communicating` | seconds | `cancel` | by the server: 1 + replies before the one |
+    """
+
+    def __init__(self, fd: int, shape: Shape) -> None:
+        self.fd, self.shape = fd, shape
+        w, n = shape.workers, shape.nbytes
+        at = 0
+
+        def section(size: int) -> int:
+            nonlocal at
+            start, at = at, at + _round(size, _PAGE)
+            return start
+
+        header, whole, real = section(64 * 8), section(w * 16 * 8), section(w * 16 * 8)
+        read = section(w * MAILBOXES * w * 8)
+        self._slot = _round(_TENSORS_PER_MESSAGE * n + 65536, _PAGE)
+        self._published = _round(n, 64) + shape.buffers
+        snapshot, shared, self._result = section(n), section(n), section(n)
+        self._push, self._pull = section(w * self._slot), section(w * self._slot)
+        self._publish = section(w * 2 * self._published)
+        self._mail = section(w * MAILBOXES * self._slot)
+        self.size = at
+        if os.fstat(fd).st_size < at:
+            os.ftruncate(fd, at)
+        self.map = mmap.mmap(fd, at)
+        self.header = np.frombuffer(self.map, np.int64, 64, header)
+        self.paused_ns = self.header[0:1]  # by the server: how long the run's clock stood still
+        self.work = self.header[1:2]  # by the server: samples processed by everybody
+        self.updates = self.header[2:3]  # by the server
+        limits = np.frombuffer(self.map, np.float64, 64, header)
+        self.loss_limit = limits[8:9]  # by the server: a loss above it is shown to the watcher
+        ints = np.frombuffer(self.map, np.int64, w * 16, whole).reshape(w, 16)
+        names = ("draws", "samples", "job", "job_version", "job_draw", "job_source", "replies", "half", "cancel")
+        self.draws, self.samples, self.job, self.job_version, self.job_draw, self.job_source = ints.T[:6]
+        self.replies, self.half, self.cancel = ints.T[6 : len(names)]
+        floats = np.frombuffer(self.map, np.float64, w * 16, real).reshape(w, 16)
+        self.job_started, self.computing, self.delayed, self.communicating, self.locked = floats.T[:5]
+        self.unread = np.frombuffer(self.map, np.int64, w * MAILBOXES * w, read).reshape(w, MAILBOXES, w)
+        self.snapshot, self.shared = self._vector(snapshot), self._vector(shared)
+        self.result = self._vector(self._result)
+
+    def _vector(self, offset: int) -> Tensor:
+        dtype = getattr(torch, self.shape.dtype)
+        return torch.frombuffer(self.map, dtype=dtype, count=self.shape.vector, offset=offset)
+
+    # -- messages -----------------------------------------------------------------------------------------------
+
+    def push_slot(self, i: int) -> int:
+        """Where worker i writes and the server reads."""
+        return self._push + i * self._slot
+
+    def pull_slot(self, i: int) -> int:
+        """Where the server writes and worker i alone reads."""
+        return self._pull + i * self._slot
+
+    def mailbox(self, i: int, k: int) -> int:
+        """Where worker i writes its k-th message under way to peers."""
+        return self._mail + (i * MAILBOXES + k) * self._slot
+
+    def write(self, slot: int, tensors: Mapping[str, Tensor]) -> list[Any]:
+        """Copies tensors into a slot; says where each lies."""
+        parts: list[Any] = []
+        at = 0
+        for name, t in tensors.items():
+            size = t.numel() * t.element_size()
+            if at + size > self._slot:
+                raise ConfigError(
+                    f"a message of {format_size(at + size)} does not fit its slot of shared memory "
+                    f"({format_size(self._slot)}): up to {_TENSORS_PER_MESSAGE} vectors a message"
+                )
+            if size:
+                self._view(slot + at, t.dtype, t.numel()).copy_(t.detach().reshape(-1))
+            parts.append((name, at, str(t.dtype).removeprefix("torch."), tuple(t.shape)))
+            at += _round(size, 64)
+        return parts
+
+    def read(self, slot: int, parts: list[Any]) -> dict[str, Tensor]:
+        """Private copies of a slot's tensors: what is received stays as it was, whatever is written next."""
+        found = {}
+        for name, offset, dtype, shape in parts:
+            kind, count = getattr(torch, dtype), int(np.prod(shape, dtype=np.int64))
+            source = self._view(slot + offset, kind, count) if count else torch.empty(0, dtype=kind)
+            found[name] = source.clone().reshape(tuple(shape))
+        return found
+
+    def _view(self, offset: int, dtype: torch.dtype, count: int) -> Tensor:
+        return torch.frombuffer(self.map, dtype=dtype, count=count, offset=offset)
+
+    # -- what a worker shows of itself --------------------------------------------------------------------------
+
+    def publish(self, i: int, x: Tensor | None, buffers: Buffers) -> None:
+        """Written beside the valid half, which then changes over: a reader never sees half of it."""
+        half = 1 - int(self.half[i])
+        at = self._publish + (2 * i + half) * self._published
+        if x is not None:
+            self._vector(at).copy_(x)
+        at += _round(self.shape.nbytes, 64)
+        for b in (buffers or {}).values():
+            self._view(at, b.dtype, b.numel()).copy_(b.reshape(-1))
+            at += _round(b.numel() * b.element_size(), 64)
+        self.half[i] = half
+
+    def published(self, i: int) -> Tensor:
+        """The parameters that worker i last published."""
+        return self._vector(self._publish + (2 * i + int(self.half[i])) * self._published).clone()
+
+    def published_buffers(self, i: int, like: Buffers) -> Buffers:
+        if like is None:
+            return None
+        at = self._publish + (2 * i + int(self.half[i])) * self._published + _round(self.shape.nbytes, 64)
+        found = {}
+        for name, b in like.items():
+            found[name] = self._view(at, b.dtype, b.numel()).clone().reshape(b.shape)
+            at += _round(b.numel() * b.element_size(), 64)
+        return found
+
+    # -- slices of an all-reduce --------------------------------------------------------------------------------
+
+    def pushed(self, i: int) -> Tensor:
+        """The first vector in worker i's slot, in place."""
+        return self._vector(self.push_slot(i))
+
+
+def create(shape: Shape) -> Arena:
+    """New shared memory, if the machine has it."""
+    w, n = shape.workers, shape.nbytes
+    needed = (4 * w + 3) * n + w * 2 * shape.buffers  # shared: slots in use; private vectors come on top
+    needed += (4 * w + 6) * n
+    available = available_bytes()
+    if needed > available:
+        raise ConfigError(
+            f"{w} workers with vectors of {format_size(n)} need about {format_size(needed)} of memory, "
+            f"but only {format_size(available)} are available: use fewer workers"
+        )
+    fd = os.memfd_create("offbeat", os.MFD_CLOEXEC)
+    try:
+        return Arena(fd, shape)
+    except (OSError, ValueError) as e:
+        os.close(fd)
+        raise ConfigError(f"cannot get shared memory for {w} workers: {e}") from None
+
+
+def available_bytes() -> int:
+    """Memory that can still be had: the machine's, or what the control group leaves."""
+    found = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
+    limits = [int(found[1]) * 1024] if found else []
+    group = Path("/sys/fs/cgroup")
+    try:
+        limit = (group / "memory.max").read_text().strip()
+        if limit != "max":
+            limits.append(int(limit) - int((group / "memory.current").read_text()))
+    except (OSError, ValueError):
+        pass  # no control groups here
+    return min(limits, default=2**63)
+
+
+def die_with_parent() -> None:
+    """The kernel kills this process when the one that started it ends, even by SIGKILL."""
+    pr_set_pdeathsig, sigkill = 1, 9
+    ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, sigkill, 0, 0, 0)
+
+
+def _round(size: int, to: int) -> int:
+    return -(-size // to) * to
+
+
+Ints = NDArray[np.int64]

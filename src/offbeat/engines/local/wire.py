@@ -1,0 +1,134 @@
+"""Small messages between the processes of one run, over socket pairs that nobody else can see. Vectors go by memory."""
+
+import array
+import json
+import select
+import socket
+import time
+from typing import Any
+
+from torch import Tensor
+
+from offbeat.core.codec import Codec
+from offbeat.core.errors import OffbeatError
+from offbeat.engines.local.memory import Arena
+
+_CHUNK = 60_000
+
+
+class Closed(Exception):  # noqa: N818 - nothing went wrong here
+    """The other end is gone."""
+
+
+class LocalError(OffbeatError):
+    """A process of the run failed."""
+
+    exit_code = 1
+
+
+class Channel:
+    """One end of a pair: whole messages in order. The end of the other process is seen at once."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self._parts: list[bytes] = []
+
+    @staticmethod
+    def pair() -> tuple["Channel", "Channel"]:
+        one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        return Channel(one), Channel(other)
+
+    def fileno(self) -> int:
+        return self.sock.fileno()
+
+    def close(self) -> None:
+        self.sock.close()
+
+    def send(self, message: tuple[Any, ...], *fds: int) -> None:
+        """Waits while the other end is behind; long messages go in pieces, the last one marked."""
+        data = _dump(message)
+        try:
+            while len(data) > _CHUNK:
+                self.sock.sendall(b"+" + data[:_CHUNK])
+                data = data[_CHUNK:]
+            if fds:
+                rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))
+                self.sock.sendmsg([b"." + data], [rights])
+            else:
+                self.sock.sendall(b"." + data)
+        except (BrokenPipeError, ConnectionResetError):
+            raise Closed from None
+
+    def receive(self, timeout_seconds: float | None = None) -> tuple[Any, ...] | None:
+        """The next message; None when there is none in time."""
+        return self.receive_with_fds(timeout_seconds, 0)[0]
+
+    def receive_with_fds(self, timeout_seconds: float | None, count: int) -> tuple[tuple[Any, ...] | None, list[int]]:
+        deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        while True:
+            if deadline is not None:
+                left = max(0.0, deadline - time.monotonic())
+                if not select.select([self.sock], [], [], left)[0]:
+                    return None, []
+            fds: list[int] = []
+            try:
+                if count:
+                    data, fds, _, _ = socket.recv_fds(self.sock, _CHUNK + 64, count)
+                else:
+                    data = self.sock.recv(_CHUNK + 64)
+            except ConnectionResetError:
+                raise Closed from None
+            if not data:
+                raise Closed
+            self._parts.append(data[1:])
+            if data[:1] == b".":
+                whole = b"".join(self._parts)
+                self._parts.clear()
+                return _load(whole), fds
+
+
+def _dump(message: tuple[Any, ...]) -> bytes:
+    """JSON, with what is bytes behind it."""
+    blobs: list[bytes] = []
+
+    def behind(value: Any) -> Any:
+        if not isinstance(value, bytes):
+            raise TypeError(f"{type(value).__name__} objects go through shared memory, not through a line")
+        blobs.append(value)
+        return {"$bytes": len(value)}
+
+    head = json.dumps(message, default=behind).encode()
+    return b"".join([len(head).to_bytes(4, "little"), head, *blobs])
+
+
+def _load(data: bytes) -> tuple[Any, ...]:
+    """The inverse; tuples come as lists."""
+    at = 4 + int.from_bytes(data[:4], "little")
+
+    def before(node: dict[str, Any]) -> Any:
+        nonlocal at
+        if "$bytes" not in node:
+            return node
+        start, at = at, at + node["$bytes"]
+        return data[start:at]
+
+    return tuple(json.loads(data[4:at], object_hook=None if at == len(data) else before))
+
+
+class Mail:
+    """Payloads with tensors, through a slot of shared memory.
+
+    Tensors that the other side already has (the vector it was last sent) are named, not copied.
+    """
+
+    def __init__(self, codec: Codec, arena: Arena) -> None:
+        self._codec, self._arena = codec, arena
+
+    def pack(self, payload: Any, slot: int, known: dict[str, Tensor]) -> tuple[Any, list[Any]]:
+        tensors = dict(known)
+        tree = self._codec.encode(payload, tensors)
+        new = {name: t for name, t in tensors.items() if name not in known}
+        return tree, self._arena.write(slot, new)
+
+    def unpack(self, tree: Any, parts: list[Any], slot: int, known: dict[str, Tensor]) -> Any:
+        return self._codec.decode(tree, {**known, **self._arena.read(slot, parts)})

@@ -1,0 +1,158 @@
+"""The local engine: the same rules on real processes."""
+
+import threading
+from collections import Counter
+
+import pytest
+import torch
+
+from harness import mlp_task
+from offbeat import solver
+from offbeat.core.errors import ConfigError
+from offbeat.core.feed import Feed
+from offbeat.core.trace import Row
+from offbeat.engines.cluster import Cluster
+from offbeat.engines.local import Cradle, Fault, Local, Options
+from offbeat.engines.sim import Sim
+
+
+@pytest.fixture(scope="module")
+def cradle():
+    made = Cradle()
+    yield made
+    made.close()
+
+
+class Until:
+    """Ends a run after so many updates, or whatever else is asked of it."""
+
+    def __init__(self, engine, updates):
+        self.engine = engine
+        engine.next_updates = updates
+        self.losses = []
+
+    def mark(self):
+        return True
+
+    def tick(self):
+        return False
+
+    def suspicious(self, loss):
+        self.losses.append(loss)
+        self.engine.loss_limit = float("inf")
+        return False
+
+
+def run(cradle, rule, *, workers=2, updates=20, task=None, options=None, watcher=Until, **cluster):
+    """A run on real processes, to its end; the engine, closed."""
+    task = mlp_task() if task is None else task
+    feed = Feed(task.size, batch=8, workers=workers, seed=3)
+    machines = Cluster.parse(workers=workers, **cluster)
+    engine = Local(task, rule, machines, feed, seed=3, options=options or Options(gap=True), cradle=cradle)
+    try:
+        engine.ended = engine.run(watcher(engine, updates))
+        engine.finish()
+        engine.x = engine.point.x
+    finally:
+        engine.close()
+    return engine
+
+
+def simulated(rule, *, workers=2, updates=20, task=None, **cluster):
+    task = mlp_task() if task is None else task
+    feed = Feed(task.size, batch=8, workers=workers, seed=3)
+    sim = Sim(task, rule, Cluster.parse(workers=workers, **cluster), feed, seed=3, gap=True)
+    sim.run(Until(sim, updates))
+    sim.close()
+    return sim
+
+
+def rows_of(engine):
+    return [Row(*r) for r in engine.rows]
+
+
+# -- the same rules, the same bits -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["plain", "asgd", "dc-asgd", "dana-slim"])
+def test_with_one_worker_it_computes_what_the_simulator_computes(cradle, name):
+    local = run(cradle, solver(name, lr=0.1), workers=1)
+    sim = simulated(solver(name, lr=0.1), workers=1)
+    assert torch.equal(local.x, sim.point.x)
+    one, other = rows_of(local)[:20], rows_of(sim)[:20]
+    for field in ("worker", "source", "draw", "version_read", "version_applied", "gap", "loss", "samples", "correct"):
+        assert [getattr(r, field) for r in one] == [getattr(r, field) for r in other], field
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_a_barrier_makes_the_order_of_arrival_irrelevant(cradle, workers):
+    local = run(cradle, solver("sync", lr=0.1, momentum=0.9), workers=workers, updates=10)
+    sim = simulated(solver("sync", lr=0.1, momentum=0.9), workers=workers, updates=10)
+    assert torch.equal(local.x, sim.point.x)
+
+
+def test_statistics_of_batch_norm_come_back_from_the_workers(cradle):
+    task = mlp_task(norm=True)
+    local = run(cradle, solver("asgd", lr=0.1), workers=1, task=task, updates=99, options=Options(quota=160))
+    sim = simulated(solver("asgd", lr=0.1), workers=1, task=task)
+    assert local.ended == "idle"
+    assert torch.equal(local.x, sim.point.x)
+    for name, value in sim.point.buffers.items():
+        assert torch.equal(local.point.buffers[name], value), name
+
+
+# -- the books -------------------------------------------------------------------------------------------------------
+
+
+def test_every_batch_drawn_has_a_row_and_staleness_is_conserved(cradle):
+    engine = run(cradle, solver("asgd", lr=0.1), workers=3, updates=40)
+    rows = rows_of(engine)
+    drawn = {(i, k) for i in range(3) for k in range(int(engine.arena.draws[i]))}
+    assert {(r.source, r.draw) for r in rows if r.draw is not None} == drawn
+    assert Counter(r.outcome for r in rows)["applied"] == 40
+    applied = [r for r in rows if r.applied]
+    assert [r.version_applied for r in applied] == list(range(40))
+    assert all(0 <= r.started <= r.computed <= r.time for r in applied)
+    assert engine.samples == 40 * 8
+    # Every update makes each of the W - 1 other snapshots in flight one older: sums agree at the end.
+    ages = sum(r.staleness for r in rows if r.outcome in ("applied", "in flight"))
+    assert ages == 40 * (3 - 1)
+
+
+def test_seconds_are_accounted_for(cradle):
+    engine = run(cradle, solver("asgd", lr=0.1), workers=2, updates=12, delay=["5ms", "20ms@1"])
+    for i, (share, delay) in enumerate(zip(engine.breakdown(), (0.005, 0.025), strict=True)):
+        finished = sum(r.applied and r.worker == i for r in rows_of(engine))
+        assert share["delayed"] >= finished * delay
+        assert share["present"] == pytest.approx(engine.now, rel=0.5)
+        assert sum(v for k, v in share.items() if k != "present") == pytest.approx(share["present"], rel=1e-6)
+
+
+# -- what it cannot do, it says ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "setting", [{"latency": "1ms"}, {"service": "1ms"}, {"bandwidth": "1MB/s"}, {"schedule": [[1.0, 0]]}]
+)
+def test_what_the_machine_itself_decides_cannot_be_set(setting):
+    with pytest.raises(ConfigError, match=next(iter(setting))):
+        Local(
+            mlp_task(),
+            solver("asgd"),
+            Cluster.parse(workers=1, **setting),
+            Feed(200, batch=8, workers=1, seed=0),
+            seed=0,
+        )
+
+
+def test_a_task_that_cannot_be_sent_is_named(cradle):
+    task = mlp_task()
+    task.handle = threading.Lock()
+    with pytest.raises(ConfigError, match=r"task cannot be sent.*'handle'.*cannot pickle"):
+        run(cradle, solver("asgd"), task=task)
+
+
+def test_an_error_in_the_model_ends_the_run_with_its_words(cradle):
+    options = Options(faults=(Fault("raise", 2, worker=1),))
+    with pytest.raises(Exception, match="worker 1 failed: RuntimeError: injected"):
+        run(cradle, solver("asgd"), options=options, updates=1000)
