@@ -417,15 +417,6 @@ def test_a_shard_is_covered_once_a_pass_and_no_sample_leaves_it():
     assert sorted(np.concatenate([feed.indices(1, k) for k in range(3)])) == [0, 1, 2, 4, 6, 8]
 
 
-def test_split_shares_are_disjoint_complete_and_differ_by_one_at_most():
-    from offbeat.tasks.partitions import split
-
-    shards = split(103, 7, 4)
-    assert sorted(np.concatenate(shards)) == list(range(103))
-    assert {len(s) for s in shards} == {14, 15}
-    assert any(not np.array_equal(a, b) for a, b in zip(shards, split(103, 7, 5), strict=True))
-
-
 def test_replacement_draws_with_replacement():
     feed = Feed(1000, batch=100, workers=1, seed=0, sampling="replacement")
     flat = np.concatenate([feed.indices(0, k) for k in range(10)])
