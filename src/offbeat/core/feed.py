@@ -21,6 +21,10 @@ class Feed:
     sequence of shuffled passes; draw k holds positions [k B, (k+1) B) of it, so that every sample comes exactly once a
     pass. With `interleaved=True` all workers share one source and worker i's k-th batch is draw k W + i: what W workers
     compute together, one worker can compute alone.
+
+    `first_batch` and `growth` are for a batch that grows: from `first_batch` linearly to `batch` while everybody's
+    samples go from 0 to `growth` (wongpanich2020, Figure 3). A source takes its own samples times the number of
+    sources for everybody's, so that a batch is still a function of (source, draw).
     """
 
     def __init__(
@@ -33,6 +37,8 @@ class Feed:
         shards: Sequence[Indices] | None = None,
         interleaved: bool = False,
         sampling: Literal["shuffled", "replacement"] = "shuffled",
+        first_batch: int | None = None,
+        growth: float = 0.0,
     ) -> None:
         smallest = min((len(s) for s in shards), default=0) if shards is not None else size
         if smallest is not None and smallest < batch:
@@ -42,6 +48,9 @@ class Feed:
         self._shards, self._interleaved, self._sampling = shards, interleaved, sampling
         self.draws = [0] * workers  # how many batches each worker has taken
         self._blocks: dict[int, tuple[int, Indices]] = {}
+        share = growth if interleaved else growth / workers
+        self._small = growing(first_batch or batch, batch, share)
+        """(start, length) of a source's first draws, while the batch grows."""
 
     def take(self, worker: int) -> tuple[int, int]:
         """The worker's next (source, draw)."""
@@ -53,11 +62,15 @@ class Feed:
         """The samples of a draw; None where the task has no dataset."""
         if self.size is None:
             return None
+        if draw < len(self._small):
+            return self._positions(source, *self._small[draw])
+        start = sum(self._small[-1]) if self._small else 0
+        draw -= len(self._small)
         per_block = max(1, _BLOCK // self.batch)
         block, offset = divmod(draw, per_block)
         number, values = self._blocks.get(source, (-1, None))
         if values is None or number != block:
-            values = self._positions(source, block * per_block * self.batch, per_block * self.batch)
+            values = self._positions(source, start + block * per_block * self.batch, per_block * self.batch)
             self._blocks[source] = (block, values)
         return values[offset * self.batch : (offset + 1) * self.batch]
 
@@ -76,3 +89,13 @@ class Feed:
                 sigma = Permutation(n, seed=self._seed, stream="data", source=source, epoch=epoch)
                 found[here] = sigma(at[here] % n)
         return found if shard is None else shard[found]
+
+
+def growing(first: int, batch: int, samples: float) -> list[tuple[int, int]]:
+    """(start, length) of the draws before the batch has its full length: first + (batch - first) p / samples at p."""
+    draws, p = [], 0
+    while first < batch and p < samples:
+        length = min(batch, round(first + (batch - first) * p / samples))
+        draws.append((p, length))
+        p += length
+    return draws

@@ -59,6 +59,8 @@ class OptimizerConfig(_Open):
 class DataConfig(_Section):
     batch: int | None = Field(None, ge=1, lt=2**31)  # per worker
     global_batch: int | None = Field(None, ge=1, lt=2**31)  # shared by the workers
+    first_batch: int | None = Field(None, ge=1, lt=2**31)  # the batch grows from this ...
+    batch_warmup: str | None = None  # ... over so many epochs or samples
     partition: str = "shared"  # shared, interleaved, split, split-labels, dirichlet(0.5), size-skew(1)
     sampling: Literal["shuffled", "replacement"] = "shuffled"
     validation: float | None = Field(None, gt=0, lt=1)  # share of the training set to evaluate on
@@ -75,6 +77,8 @@ class DataConfig(_Section):
     def _one(self) -> "DataConfig":
         if self.batch is not None and self.global_batch is not None:
             raise ValueError("give data.batch (per worker) or data.global_batch (shared by the workers), not both")
+        if (self.first_batch is None) != (self.batch_warmup is None):
+            raise ValueError("give data.first_batch and data.batch_warmup together, such as 8 and '2epochs'")
         if self.folds is not None and self.validation is not None:
             raise ValueError("give data.validation (a share) or data.folds (cross-validation), not both")
         if self.fold is not None and not (self.folds is not None and self.fold < self.folds):

@@ -38,6 +38,9 @@ class Plan:
     batch: int = 32
     partition: str = "shared"
     sampling: Literal["shuffled", "replacement"] = "shuffled"
+    first_batch: int | None = None
+    batch_growth: float = 0.0
+    """Samples over which the batch grows from `first_batch` to `batch`."""
     evaluate_every: Amount = field(default_factory=lambda: Amount(1, "epochs"))
     patience: int | None = None
     keep_best: bool = True
@@ -77,6 +80,8 @@ class Plan:
             shards=self.shards,
             interleaved=partitions.parse(self.partition).name == "interleaved",
             sampling=self.sampling,
+            first_batch=self.first_batch,
+            growth=self.batch_growth,
         )
 
     @cached_property
@@ -121,6 +126,8 @@ def build(config: Config) -> Plan:
         batch=config.batch,
         partition=config.data.partition,
         sampling=config.data.sampling,
+        first_batch=config.data.first_batch,
+        batch_growth=_batch_growth(config, task),
         evaluate_every=Amount.parse(config.evaluate.every),
         patience=config.evaluate.patience,
         keep_best=config.evaluate.keep_best,
@@ -183,6 +190,14 @@ def _solver(config: Config, optimizer: Factory, task: Task) -> Solver:
     if config.optimizer.multipliers:
         made.multipliers = config.optimizer.multipliers
     return made
+
+
+def _batch_growth(config: Config, task: Task) -> float:
+    if config.data.batch_warmup is None:
+        return 0.0
+    if task.size is None:
+        raise ConfigError(f"data.batch_warmup needs a dataset, and task {config.task.name!r} has none")
+    return _in_samples(config.data.batch_warmup, task, "data.batch_warmup")
 
 
 def _in_samples(text: str, task: Task, what: str) -> float:
