@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-_LIMIT_SECONDS = 120.0
+_LIMIT_SECONDS = 60.0
 
 
 def require() -> None:

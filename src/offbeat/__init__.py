@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from offbeat.lab.api import task as task
     from offbeat.lab.api import train as train
     from offbeat.lab.result import Run as Run
+    from offbeat.report.read import load as load
     from offbeat.solvers.delayed import Delayed as Delayed
     from offbeat.solvers.parameter_server import ParameterServer as ParameterServer
 
@@ -34,6 +35,7 @@ _WHERE = {
     "ParameterServer": "offbeat.solvers.parameter_server",
     "Run": "offbeat.lab.result",
     "Target": "offbeat.core.budget",
+    "load": "offbeat.report.read",
     "solver": "offbeat.lab.api",
     "task": "offbeat.lab.api",
     "train": "offbeat.lab.api",

@@ -130,7 +130,7 @@ def _draw(axes: Any, mark: Mark, figure: Figure, stack: dict[str, Any]) -> None:
             look = {"textcoords": "offset points", "color": colour(mark.colour), "fontsize": 6.5}
             if mark.along == "y":
                 where = axes.get_yaxis_transform()
-                axes.annotate(_plain(mark.label), (1, mark.at), (-2, 2), xycoords=where, ha="right", **look)
+                axes.annotate(_plain(mark.label), (0, mark.at), (3, 2), xycoords=where, **look)
             else:
                 where = axes.get_xaxis_transform()
                 axes.annotate(_plain(mark.label), (mark.at, 1), (3, -3), xycoords=where, va="top", **look)

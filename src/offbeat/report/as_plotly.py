@@ -281,7 +281,7 @@ def _rule(mark: Rule, layout: dict[str, Any]) -> None:
     )
     note = {"text": text(mark.label), "showarrow": False, "font": {"size": 11, "color": mark.colour}, **refs}
     if mark.along == "y":
-        note |= {"x": 1, "y": mark.at, "xanchor": "right", "yanchor": "bottom"}
+        note |= {"x": 0, "y": mark.at, "xanchor": "left", "yanchor": "bottom", "xshift": 4}
     else:
         note |= {"x": mark.at, "y": 1, "xanchor": "left", "yanchor": "top", "xshift": 4}
     layout["annotations"].append(note)

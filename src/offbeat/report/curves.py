@@ -18,7 +18,7 @@ _NAMES = {
     "train_loss": "training loss",
     "train_accuracy": "training accuracy",
     "weight_norm": "norm of the weights",
-    "grad_norm": "mean norm of the gradients",
+    "grad_norm": "norm of the gradients",
     "lr": "learning rate",
 }
 
@@ -75,7 +75,7 @@ def chart(
         views[label] = figure(mine, x, axis, metric, train=train, target=target, title=title)
     if first in views:
         views = {first: views[first], **views}
-    return Chart(metric, title or metric_name(metric).capitalize(), views, caption)
+    return Chart(f"curve-{metric}", title or metric_name(metric).capitalize(), views, caption)
 
 
 def figure(

@@ -102,15 +102,15 @@ class Page:
         if section.charts:
             yield '<div class="grid">' + "".join(map(_figure, section.charts)) + "</div>"
         for table in section.tables:
-            yield from self._table(table)
+            yield from self._table(table, "" if table.title == section.title else table.title)
         for summary, text in section.folded:
             yield f"<details><summary>{escape(summary)}</summary><pre>{escape(text)}</pre></details>"
         yield "</section>"
 
-    def _table(self, table: Table) -> Iterator[str]:
+    def _table(self, table: Table, title: str) -> Iterator[str]:
         numeric = [' class="n"' if table.numeric(j) else "" for j in range(len(table.columns))]
         head = "".join(f"<th{n}>{escape(c)}</th>" for c, n in zip(table.columns, numeric, strict=True))
-        yield f'<figure class="wide"><header><h3>{escape(table.title)}</h3>{_tools(table)}</header>'
+        yield f'<figure class="wide"><header><h3>{escape(title)}</h3>{_tools(table)}</header>'
         yield f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>'
         for row in table.rows:
             cells = (f"<td{n}>{self._dot(v)}{escape(cell(v))}</td>" for v, n in zip(row, numeric, strict=True))

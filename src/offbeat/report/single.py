@@ -14,7 +14,7 @@ from offbeat.report.read import RunFiles, flat
 from offbeat.report.tables import Table
 
 
-def page(run: RunFiles) -> Page:
+def page(run: RunFiles, *, title: str | None = None) -> Page:
     """Everything that the folder of one run tells."""
     (only,) = group([run])
     sections = [
@@ -25,7 +25,7 @@ def page(run: RunFiles) -> Page:
         how_to_repeat(run),
     ]
     return Page(
-        title=f"{run.solver} on {run.task}",
+        title=title or f"{run.solver} on {run.task}",
         lead=[said(run)],
         tiles=tiles(run),
         warnings=warnings(run),

@@ -1,0 +1,150 @@
+"""The page in a real browser: it opens from disk without errors or requests, draws and switches; names do nothing."""
+
+import numpy as np
+import pytest
+
+import browser
+from folders import make
+from offbeat.report.build import build
+from offbeat.report.read import find
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def tab():
+    browser.require()
+    with browser.tab() as opened:
+        yield opened
+
+
+def page_of(tmp_path, **options):
+    path = tmp_path / "page.html"
+    build(find([tmp_path]), **options).save(path)
+    return path
+
+
+def comparison(tmp_path):
+    for solver, final in (("plain", 0.8), ("sync", 0.85), ("asgd", 0.9)):
+        for seed in range(3):
+            curve = np.linspace(0.1, final + seed / 100, 12)
+            make(tmp_path / f"{solver}-{seed}", solver=solver, seed=seed, accuracy=curve, workers=4)
+    return page_of(tmp_path, target="accuracy=0.5")
+
+
+def single(tmp_path):
+    evaluation = {"confusion": [[8, 2], [1, 9]], "classes": ["cat", "dog"]}
+    partition = {"histograms": [[5, 1], [1, 5]], "classes": ["cat", "dog"]}
+    make(tmp_path / "run", files={"evaluation.json": evaluation, "partition.json": partition})
+    return page_of(tmp_path)
+
+
+@pytest.mark.parametrize("kind", [single, comparison])
+@pytest.mark.parametrize("phone", [False, True])
+def test_a_page_opens_from_disk_without_errors_or_requests_and_every_chart_is_drawn(tab, tmp_path, kind, phone):
+    path = kind(tmp_path)
+    tab.size(390 if phone else 1280, 844, phone=phone)
+    tab.open(path)
+    assert tab.errors == []
+    assert [r for r in tab.requests if not r.startswith("data:")] == [path.resolve().as_uri()]
+    charts = tab.run("document.querySelectorAll('.plot').length")
+    assert charts > 5
+    assert tab.run("document.querySelectorAll('.plot .main-svg').length") >= charts
+    assert tab.run("document.querySelectorAll('.trouble').length") == 0
+    # No chart is an empty frame.
+    empty = "[...document.querySelectorAll('.plot')].filter(p => !p.querySelector('.trace, .points path, .hm, .cn'))"
+    assert tab.run(f"{empty}.map(p => p.id)") == []
+    # Nothing sticks out to the side.
+    assert tab.run("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_switching_the_axis_redraws_all_curves(tab, tmp_path):
+    tab.size(1280, 900)
+    tab.open(comparison(tmp_path))
+    axis = "document.querySelector('#plot-curve-{} .xtitle').textContent"
+    assert tab.run(axis.format("accuracy")) == "virtual time (s)"
+    tab.run("document.querySelector('[data-chart=curve-accuracy] [data-view=samples]').click()")
+    for metric in ("accuracy", "loss"):
+        tab.wait(axis.format(metric) + " === 'samples'")
+    tab.run("document.querySelector('[data-chart=curve-loss] .log').click()")
+    tab.wait("document.getElementById('plot-curve-loss').layout.yaxis.type === 'log'")
+    assert tab.run("document.getElementById('plot-curve-accuracy').layout.yaxis.type") != "log"
+    assert tab.errors == []
+
+
+def test_the_theme_follows_the_system_and_the_switch(tab, tmp_path):
+    path = single(tmp_path)
+    background = "getComputedStyle(document.body).backgroundColor"
+    ink = "document.getElementById('plot-curve-loss').layout.font.color"
+    tab.size(1280, 900, dark=True)
+    tab.open(path)
+    dark = tab.run(background), tab.run(ink)
+    tab.run("document.getElementById('theme').click()")
+    tab.wait("document.documentElement.dataset.ready === 'true'")
+    light = tab.run(background), tab.run(ink)
+    assert dark == ("rgb(22, 25, 30)", "#E5E7EB")
+    assert light == ("rgb(255, 255, 255)", "#1F2937")
+    tab.run("localStorage.clear()")
+
+
+NASTY = (
+    "<script>window.hacked=1</script><img src=x onerror='window.hacked=1'>\"'</title></script><script>window.hacked=1"
+)
+
+
+def test_names_from_users_do_nothing(tab, tmp_path):
+    for seed in range(2):
+        for solver in (NASTY, "asgd"):
+            # A folder's name holds no slash; everything else may.
+            folder = tmp_path / f"{solver.replace('/', '')}-{seed}"
+            make(
+                folder,
+                solver=solver,
+                seed=seed,
+                task=NASTY,
+                settings={"data": {NASTY: NASTY}},
+                files={
+                    "evaluation.json": {"confusion": [[1, 2], [3, 4]], "classes": [NASTY, "b"]},
+                    "tags.json": [NASTY],
+                },
+            )
+    tab.size(1280, 900)
+    one = tmp_path / "one.html"
+    build(find([tmp_path])[:1], title=NASTY).save(one)
+    for path in (page_of(tmp_path), one):
+        tab.open(path)
+        assert tab.run("window.hacked === undefined")
+        assert tab.errors == []
+        assert tab.run("document.querySelectorAll('main img').length") == 0
+        assert "<script>window.hacked=1</script>" in tab.run("document.querySelector('main').innerText")
+        # The figures show the name too, as text.
+        assert "<script>" in tab.run("[...document.querySelectorAll('.plot text')].map(t => t.textContent).join(' ')")
+
+
+def test_the_page_prints_light_and_whole(tab, tmp_path):
+    tab.size(1280, 900, dark=True)
+    tab.open(single(tmp_path))
+    pdf = tab.call("Page.printToPDF", printBackground=True)["data"]
+    assert len(pdf) > 20_000
+    assert tab.errors == []
+
+
+def test_two_hundred_runs_open_in_seconds(tab, tmp_path):
+    for lr in range(20):
+        for seed in range(10):
+            curve = np.linspace(0.1, 0.9, 200)
+            make(tmp_path / f"{lr}-{seed}", lr=0.01 * (lr + 1), seed=seed, accuracy=curve, gradients=300)
+    path = page_of(tmp_path)
+    assert path.stat().st_size < 15_000_000
+    tab.size(1280, 900)
+    tab.open(path)
+    assert tab.errors == []
+
+
+def test_a_trace_of_a_million_rows_opens_in_seconds(tab, tmp_path):
+    make(tmp_path / "run", workers=16, gradients=1_000_000)
+    path = page_of(tmp_path)
+    assert path.stat().st_size < 15_000_000
+    tab.size(1280, 900)
+    tab.open(path)
+    assert tab.errors == []
