@@ -53,11 +53,12 @@ def run_progress(label: str, *, quiet: bool = False) -> Iterator["Callable[[Watc
         engine = watch.engine
         first[:] = first or [engine.samples]
         rate = (engine.samples - first[0]) / max(time.monotonic() - started, 1e-9)
+        unit = getattr(watch.plan.task, "unit", "samples")
         last = watch.metrics[-1] if watch.metrics else {}
         shown = "accuracy" if last.get("accuracy") is not None else "loss"
         value = last.get(shown)
         score = "" if value is None else f"  {shown} {value:.4g}"
-        return f"{rate:,.0f} samples/s  virtual {clock(engine.now)}{score}"
+        return f"{rate:,.0f} {unit}/s  virtual {clock(engine.now)}{score}"
 
     if not err.is_terminal:
         last_line = time.monotonic()

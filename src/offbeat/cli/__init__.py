@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import typer
 
-from offbeat.cli import data, lists, report, runs, studies
+from offbeat.cli import data, embed, lists, report, runs, studies
 from offbeat.cli.output import EXIT
 from offbeat.core.errors import OffbeatError
 
@@ -18,6 +18,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 data_app = typer.Typer(help="Datasets: what is there, and how to get them.", no_args_is_help=True)
+embed_app = typer.Typer(help="Word embeddings of a word2vec run.", no_args_is_help=True)
 
 # One line a command, in the order of `offbeat --help`.
 app.command()(runs.run)
@@ -31,6 +32,10 @@ app.command("list")(lists.list_)
 app.add_typer(data_app, name="data")
 data_app.command("list")(data.data_list)
 data_app.command("get")(data.data_get)
+app.add_typer(embed_app, name="embed")
+embed_app.command("neighbours")(embed.neighbours)
+embed_app.command("evaluate")(embed.evaluate)
+embed_app.command("save")(embed.save)
 
 
 def _one_line(message: object) -> str:

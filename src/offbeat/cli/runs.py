@@ -10,6 +10,7 @@ import typer
 from offbeat.cli.options import (
     BatchOpt,
     BudgetOpt,
+    DataOpt,
     DelayOpt,
     DryOpt,
     EngineOpt,
@@ -39,6 +40,7 @@ def run(
     delay: DelayOpt = None,
     settings: SetOpt = None,
     seed: SeedOpt = None,
+    data: DataOpt = None,
     saves_per_epoch: Annotated[float | None, typer.Option(help="weight snapshots along the way")] = None,
     on_divergence: Annotated[str | None, typer.Option(help="stop or continue")] = None,
     out: Annotated[Path | None, typer.Option(help="this run's own folder (default: runs/<hash>)")] = None,
@@ -68,6 +70,8 @@ def run(
         seed=seed,
         engine=engine,
     )
+    if data is not None:
+        put(values, "task.data", data)
     if saves_per_epoch is not None:
         put(values, "record.saves_per_epoch", saves_per_epoch)
     if on_divergence is not None:

@@ -167,6 +167,10 @@ class Folder:
         with replacing(self.path / name) as beside:
             beside.write_text(json.dumps(_finite(values), allow_nan=False) + "\n", encoding="utf-8")
 
+    def write_text(self, name: str, text: str) -> None:
+        with replacing(self.path / name) as beside:
+            beside.write_text(text, encoding="utf-8")
+
     # -- tables and weights -------------------------------------------------------------------------------------
 
     def write_table(self, name: str, table: pa.Table) -> None:
@@ -223,7 +227,7 @@ class Folder:
 
     def clear(self) -> None:
         """Forgets an earlier run of this folder; only files that a run makes."""
-        made = ("run.json", "partition.json", "evaluation.json", "*.parquet", "*.safetensors")
+        made = ("run.json", "partition.json", "evaluation.json", "vocabulary.txt", "*.parquet", "*.safetensors")
         for pattern in (*made, "saves/*.safetensors"):
             for path in self.path.glob(pattern):
                 path.unlink()

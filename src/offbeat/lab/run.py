@@ -162,6 +162,8 @@ def _close(plan: Plan, engine: Engine, watch: Watch, folder: Folder | None, info
         folder.merge_parts(watch.parts, engine.rows)
         folder.write_table("metrics.parquet", metrics_table(watch.metrics))
         _write_weights(folder, "weights.safetensors", plan, engine.point)
+        for name, text in getattr(plan.task, "files", dict)().items():  # a vocabulary
+            folder.write_text(name, text)
         if watch.best is not None:
             _write_weights(folder, "best.safetensors", plan, watch.best)
         if hasattr(plan.task, "assess") and (scores := plan.task.assess(engine.point, engine.pool.map)):

@@ -53,6 +53,7 @@ class Word2Vec:
     """
 
     name = "word2vec"
+    unit = "words"
 
     def __init__(
         self,
@@ -136,6 +137,11 @@ class Word2Vec:
             "manner": self.manner,
             "evaluated_on": "held-out part" if len(self.corpus.held_out) else "training part",
         }
+
+    def files(self) -> dict[str, str]:
+        """What goes with the weights: row k of both matrices is that of line k."""
+        counts = zip(self.words, self.corpus.counts.tolist(), strict=True)
+        return {"vocabulary.txt": "".join(f"{word} {count}\n" for word, count in counts)}
 
     # -- inside -------------------------------------------------------------------------------------------------
 
