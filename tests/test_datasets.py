@@ -189,7 +189,7 @@ def bilinear(picture: np.ndarray, side: int) -> np.ndarray:
 def test_resize_is_bilinear(tmp_path, side):
     contents = idx_contents()
     write(tmp_path / "tiny", contents)
-    got = load("tiny", cache=tmp_path, resize=side, standardise=False, table={"tiny": row(contents)})
+    got = load("tiny", cache=tmp_path, resize=side, scaling="unit", table={"tiny": row(contents)})
     pixels = as_bytes(contents["train-images-idx3-ubyte"])[16:].reshape(6, 28, 28)
     assert got.train_x.shape == (6, 1, side, side)
     np.testing.assert_allclose(got.train_x[5, 0].numpy(), bilinear(pixels[5] / 255, side), atol=1e-5)
@@ -238,7 +238,7 @@ DIGITS_TEST_SHA256 = "fee112ab5eb8745b0185139e913ece8b52d6f4b75bb70986daa10a9eca
 def test_digits_are_all_of_scikit_learns_split_evenly():
     from sklearn.datasets import load_digits
 
-    got = load("digits", resize=8, standardise=False)
+    got = load("digits", resize=8, scaling="unit")
     assert (got.train_x.shape, got.test_x.shape) == ((1437, 1, 8, 8), (360, 1, 8, 8))
     known = load_digits()
     pairs = sorted(zip(map(bytes, known.images.astype(np.uint8)), known.target.tolist(), strict=True))
@@ -250,7 +250,7 @@ def test_digits_are_all_of_scikit_learns_split_evenly():
 
 def test_digits_are_the_same_everywhere():
     """The split as bytes: a change of scikit-learn's file or of the split would silently change every result."""
-    got = load("digits", resize=8, standardise=False)
+    got = load("digits", resize=8, scaling="unit")
     stored = (got.test_x * 16).to(torch.uint8).numpy().tobytes() + got.test_y.to(torch.uint8).numpy().tobytes()
     assert hashlib.sha256(stored).hexdigest() == DIGITS_TEST_SHA256
 

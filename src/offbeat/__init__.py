@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from offbeat.core.errors import ConfigError as ConfigError
     from offbeat.core.errors import OffbeatError as OffbeatError
     from offbeat.engines.cluster import Cluster as Cluster
+    from offbeat.lab.api import named_task as named_task
     from offbeat.lab.api import solver as solver
     from offbeat.lab.api import task as task
     from offbeat.lab.api import train as train
@@ -36,6 +37,7 @@ _WHERE = {
     "Run": "offbeat.lab.result",
     "Target": "offbeat.core.budget",
     "load": "offbeat.report.read",
+    "named_task": "offbeat.lab.api",
     "solver": "offbeat.lab.api",
     "task": "offbeat.lab.api",
     "train": "offbeat.lab.api",

@@ -147,6 +147,7 @@ def demo(out: Annotated[Path, typer.Option(help="folder for the runs and the pic
         "task": {"name": "digits"},
         "cluster": {"workers": 8, "compute": "normal(10ms, 1ms)", "delay": ["10ms@0"], "latency": "0.5ms"},
         "budget": {"seconds": 2.5},
+        "evaluate": {"every": "0.5epochs"},
     }
     # Each at a learning rate that suits it: the best of a half-decade grid.
     own = {"plain": {"optimizer.lr": 0.1}, "sync": {"optimizer.lr": 0.2}, "asgd": {"optimizer.lr": 0.03}}

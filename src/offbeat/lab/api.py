@@ -20,7 +20,7 @@ from offbeat.lab.plan import Plan, as_task, build_task
 from offbeat.lab.result import Run
 from offbeat.lab.run import execute
 from offbeat.solvers.optimizers import Factory, optimizer_factory
-from offbeat.tasks import TASKS
+from offbeat.tasks import TASKS, settings
 from offbeat.tasks.module import Loss, ModuleTask
 
 
@@ -38,6 +38,11 @@ def task(
     `fingerprint` names what it is; with one, a repeated run finds its folder again.
     """
     return ModuleTask(model, loss, train, test, name=name, fingerprint=fingerprint)
+
+
+def named_task(name: str, **options: Any) -> Task:
+    """A task by name with options of its own: `named_task("cifar10", model="resnet18")`."""
+    return build_task(name, options, 32)
 
 
 def solver(name: str, *, optimizer: str | Factory = "sgd", lr: float | None = None, **options: Any) -> Solver:
@@ -117,8 +122,13 @@ def train(
 def _solver(given: str | Solver, task: str | Task) -> Solver:
     if not isinstance(given, str):
         return given
-    defaults = TASKS[task].defaults if isinstance(task, str) and task in TASKS else {}
-    return solver(given, lr=defaults.get("optimizer.lr"))
+    named = isinstance(task, str) and task in TASKS
+    suited = settings(str(task), {}) if named else getattr(task, "defaults", {})
+    own = {k.removeprefix("optimizer."): v for k, v in suited.items() if k.startswith("optimizer.")}
+    multipliers = own.pop("multipliers", None)
+    made = solver(given, optimizer=own.pop("name", "sgd"), **own)
+    made.multipliers = multipliers
+    return made
 
 
 def _bounded(budget: Budget, task: Task) -> Budget:

@@ -4,6 +4,7 @@ from typing import Any
 
 from offbeat.solvers import SOLVERS, hyper_parameters, solver_class
 from offbeat.tasks import TASKS
+from offbeat.tasks.models import MODELS
 
 
 def catalogue(what: str) -> list[dict[str, Any]]:
@@ -21,16 +22,32 @@ def _solvers() -> list[dict[str, Any]]:
 
 
 def _tasks() -> list[dict[str, Any]]:
-    return [{"name": name, "what": entry.line} for name, entry in TASKS.items()]
+    return [{"name": name, "what": entry.line, "model": entry.model or "-"} for name, entry in TASKS.items()]
 
 
 def _models() -> list[dict[str, Any]]:
-    from offbeat.tasks.models import MODELS
-
+    """Operations are of one sample, one multiply-add being two; CC is operations / parameters (wongpanich2020, 4.6)."""
     return [
-        {"name": name, "parameters": f"{sum(p.numel() for p in make().parameters()):,}", "what": _first_line(make)}
-        for name, make in MODELS.items()
+        {
+            "name": name,
+            "parameters": f"{m.parameters:,}",
+            "forward": _engineering(m.forward),
+            "forward + backward": _engineering(m.training),
+            "CC forward": f"{m.forward / m.parameters:.3g}",
+            "CC both": f"{m.training / m.parameters:.3g}",
+            "CC published": "-" if m.published is None else f"{m.published:g}",
+            "what": m.line,
+        }
+        for name, m in MODELS.items()
     ]
+
+
+def _engineering(operations: int) -> str:
+    """7.72G"""
+    for unit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if operations >= unit:
+            return f"{operations / unit:.3g}{letter}"
+    return str(operations)
 
 
 def _recipes() -> list[dict[str, Any]]:
@@ -38,7 +55,3 @@ def _recipes() -> list[dict[str, Any]]:
 
     found = (f for f in files("offbeat.recipes").iterdir() if f.name.endswith(".toml"))
     return [{"name": f.name.removesuffix(".toml")} for f in sorted(found, key=lambda f: f.name)]
-
-
-def _first_line(thing: Any) -> str:
-    return (thing.__doc__ or "").splitlines()[0]

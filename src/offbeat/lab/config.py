@@ -15,7 +15,7 @@ from offbeat.core.errors import ConfigError, unknown
 from offbeat.core.units import parse_duration
 from offbeat.engines.cluster import Cluster
 from offbeat.solvers import SOLVERS, load_object
-from offbeat.tasks import TASKS, partitions
+from offbeat.tasks import TASKS, partitions, settings
 
 Positive = Field(ge=1)
 
@@ -248,9 +248,15 @@ def make(values: Mapping[str, Any]) -> Config:
     solver = merged.get("solver", {}).get("name", "asgd")
     if not isinstance(solver, str) or (solver not in SOLVERS and ":" not in solver):
         raise unknown("solver", str(solver), SOLVERS)
-    for key, value in _defaults(name).items():
+    suited = _defaults(name, merged["task"])
+    for key, value in suited.items():
         section, _, field = key.partition(".")
         given = merged.setdefault(section, {})
+        if section == "optimizer" and field not in ("name", "lr", "multipliers"):
+            # Momentum and the like are meant for the optimizer that the task would have.
+            usual = suited.get("optimizer.name", "sgd")
+            if given.get("name", usual) != usual:
+                continue
         if section == "budget" and any(k in given for k in ("epochs", "samples", "updates", "seconds")):
             continue
         if section == "data" and "global_batch" in given:
@@ -351,9 +357,9 @@ def _check_keys(values: Mapping[str, Any]) -> None:
                 raise unknown("key", f"{name}.{field}", known)
 
 
-def _defaults(task: str) -> Mapping[str, Any]:
+def _defaults(task: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
     if task in TASKS:
-        return TASKS[task].defaults
+        return settings(task, options)
     return getattr(load_object(task, "task"), "defaults", {"budget.epochs": 5})
 
 

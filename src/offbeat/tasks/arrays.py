@@ -6,9 +6,9 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from offbeat.core.errors import ConfigError, DataError
+from offbeat.core.errors import ConfigError, DataError, unknown
 from offbeat.tasks.datasets import DATASETS, Dataset, RawFile, cache_dir, dataset
 from offbeat.tasks.rawfiles import difference, flaw, reason
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 IDX_IMAGES, IDX_LABELS = 0x0803, 0x0801  # unsigned bytes in 3 and in 1 dimensions
 CIFAR_RECORD = 1 + 3 * 32 * 32
 DIGITS_SIDE, DIGITS_TEST = 32, 360
+Scaling = Literal["standard", "unit", "caffe"]
+SCALINGS = ("standard", "unit", "caffe")
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,19 +51,22 @@ def load(
     *,
     cache: Path | None = None,
     resize: int | None = None,
-    standardise: bool = True,
+    scaling: Scaling = "standard",
     table: Mapping[str, Dataset] = DATASETS,
 ) -> Arrays:
     """The dataset as tensors; every file's checksum is verified on the way.
 
-    `resize` is the side of the pictures after bilinear interpolation; by default their own (32 for digits).
-    Standardised values are (x - mean) / std with the table's constants, those of the train split at its own size.
+    `resize` is the side of the pictures after bilinear interpolation; by default their own (32 for digits). Scaling is
+    `standard`: (x - mean) / std with the table's constants, those of the train split at its own size; `unit`: from 0
+    to 1; `caffe`: from 0 to 255, less the mean picture of the train split.
     """
     import torch
 
     row = dataset(name, table)
     if row.kind == "text":
         raise ConfigError(f"{name} is text, not pictures; offbeat.tasks.arrays.text_file gives its path")
+    if scaling not in SCALINGS:
+        raise unknown("scaling", str(scaling), SCALINGS)
     if resize is not None and resize < 1:
         raise ConfigError(f"resize must be at least 1, got {resize}")
     folder = (cache_dir() if cache is None else cache) / name
@@ -72,7 +77,8 @@ def load(
         contents = [_verified(name, folder / file.name, file) for file in row.files]
         train, test = (_idx if row.kind == "idx" else _cifar)(contents, row.classes)
         top, side = 255, resize or train.x.shape[-1]
-    train_x, test_x = (_pictures(split.x, top, side, row if standardise else None) for split in (train, test))
+    train_x, test_x = (_pictures(split.x, top, side) for split in (train, test))
+    _scale(train_x, test_x, scaling, row)
     train_y, test_y = (torch.from_numpy(split.y).to(torch.int64) for split in (train, test))
     return Arrays(name, row.classes, train_x, train_y, test_x, test_y)
 
@@ -109,17 +115,29 @@ def _unusable(name: str, path: Path, problem: str) -> DataError:
     return DataError(f"{problem}; run: offbeat data get {name}")
 
 
-def _pictures(x: Bytes, top: int, side: int, scaling: Dataset | None) -> torch.Tensor:
-    """Bytes in [0, top] to float32, in place after the first copy: CIFAR-10 is 600 MB as floats."""
+def _pictures(x: Bytes, top: int, side: int) -> torch.Tensor:
+    """Bytes in [0, top] to float32 in [0, 1], in place after the first copy: CIFAR-10 is 600 MB as floats."""
     import torch
     from torch.nn.functional import interpolate
 
     values = torch.from_numpy(x).to(torch.float32).div_(top)
     if values.shape[-1] != side:
         values = interpolate(values, size=(side, side), mode="bilinear", align_corners=False)
-    if scaling is not None:
-        values.sub_(torch.tensor(scaling.mean).view(-1, 1, 1)).div_(torch.tensor(scaling.std).view(-1, 1, 1))
     return values
+
+
+def _scale(train_x: torch.Tensor, test_x: torch.Tensor, scaling: Scaling, row: Dataset) -> None:
+    """In place; what is learnt of the data is learnt of its train split."""
+    import torch
+
+    if scaling == "standard":
+        mean, std = (torch.tensor(values).view(-1, 1, 1) for values in (row.mean, row.std))
+        for x in (train_x, test_x):
+            x.sub_(mean).div_(std)
+    elif scaling == "caffe":
+        picture = train_x.mean(0)
+        for x in (train_x, test_x):
+            x.sub_(picture).mul_(255)
 
 
 def parse_idx(content: Bytes, magic: int) -> Bytes:

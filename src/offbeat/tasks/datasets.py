@@ -68,6 +68,8 @@ class Dataset:
     classes: int = 0
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
+    names: tuple[str, ...] = ()
+    """What the classes are called, where they are more than numbers."""
 
     @property
     def size(self) -> int:
@@ -138,6 +140,7 @@ DATASETS: Mapping[str, Dataset] = {
         classes=10,
         mean=(0.286041,),
         std=(0.353024,),
+        names=("T-shirt", "trousers", "pullover", "dress", "coat", "sandal", "shirt", "trainer", "bag", "boot"),
     ),
     "cifar10": Dataset(
         about="60,000 photographs, 32x32 RGB",
@@ -158,6 +161,7 @@ DATASETS: Mapping[str, Dataset] = {
         classes=10,
         mean=(0.491400, 0.482158, 0.446531),
         std=(0.247032, 0.243485, 0.261588),
+        names=("aeroplane", "car", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "lorry"),
     ),
     "text8": Dataset(
         about="17,005,207 words of cleaned Wikipedia, 100 MB",

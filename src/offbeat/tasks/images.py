@@ -1,36 +1,99 @@
-"""Image classification tasks by name."""
+"""Image classification by name: a dataset, and any model that takes its pictures."""
 
 from functools import partial
+from typing import Any
 
+import numpy as np
 from torch.nn import functional as F
 
-from offbeat.tasks.arrays import load
-from offbeat.tasks.models import lenet5
+from offbeat.core.errors import ConfigError
+from offbeat.tasks import holdout
+from offbeat.tasks.arrays import Arrays, Scaling, load
+from offbeat.tasks.datasets import dataset
+from offbeat.tasks.models import build, model
 from offbeat.tasks.module import ModuleTask
 
 
-def _lenet(dataset: str, size: int) -> ModuleTask:
-    data = load(dataset, resize=size)
+def digits(
+    model: str = "lenet5",
+    size: int = 32,
+    scaling: Scaling | None = None,
+    samples: int | None = None,
+    **options: Any,
+) -> ModuleTask:
+    """The digits that scikit-learn carries, upscaled from 8x8 to 32x32."""
+    return image_task("digits", model, size, scaling, samples, options)
+
+
+def mnist(
+    model: str = "lenet5",
+    size: int = 28,
+    scaling: Scaling | None = None,
+    samples: int | None = None,
+    **options: Any,
+) -> ModuleTask:
+    """MNIST; jain2018 has `size = 32, scaling = "unit"`, wongpanich2020 `model = "lstm"`."""
+    return image_task("mnist", model, size, scaling, samples, options)
+
+
+def fashion_mnist(
+    model: str = "lenet5",
+    size: int = 28,
+    scaling: Scaling | None = None,
+    samples: int | None = None,
+    **options: Any,
+) -> ModuleTask:
+    """Fashion-MNIST (lamour2023)."""
+    return image_task("fashion-mnist", model, size, scaling, samples, options)
+
+
+def cifar10(
+    model: str = "cifar10-full",
+    size: int = 32,
+    scaling: Scaling | None = None,
+    samples: int | None = None,
+    **options: Any,
+) -> ModuleTask:
+    """CIFAR-10 (wongpanich2020), without augmentation."""
+    return image_task("cifar10", model, size, scaling, samples, options)
+
+
+def image_task(
+    name: str, model_name: str, size: int, scaling: Scaling | None, samples: int | None, options: dict[str, Any]
+) -> ModuleTask:
+    """`samples` keeps so many training samples, each label in proportion; `options` are the model's own.
+
+    Pixels are standardised, but for cifar10-full, which has Caffe's scaling.
+    """
+    row = model(model_name)  # a wrong name is told before a long load
+    scaling = scaling or ("caffe" if model_name == "cifar10-full" else "standard")
+    if not isinstance(size, int) or not 1 <= size <= 1024:
+        raise ConfigError(f"task.size must be a number of pixels from 1 to 1024, got {size!r}")
+    data = _some(load(name, resize=size, scaling=scaling), samples)
+    shape = tuple(data.train_x.shape[1:])
+    build(model_name, shape, data.classes, options)  # so is a wrong option or size
     return ModuleTask(
-        partial(lenet5, size=size),
+        partial(build, model_name, shape, data.classes, options),
         F.cross_entropy,
         (data.train_x, data.train_y),
         (data.test_x, data.test_y),
-        name=dataset,
-        fingerprint=f"{dataset}/lenet5/{size}",
+        name=name if model_name == "lenet5" else f"{name}/{model_name}",
+        defaults=dict(row.defaults),
+        fingerprint=f"{name}/{model_name}/{shape}/{scaling}/{samples}/{sorted(options.items())}",
+        about={"dataset": name, "model": model_name, "input": list(shape), "scaling": scaling, **options},
+        classes=dataset(name).names or None,
     )
 
 
-def digits() -> ModuleTask:
-    """LeNet-5 on the digits that scikit-learn carries, upscaled from 8x8 to 32x32."""
-    return _lenet("digits", 32)
-
-
-def mnist(size: int = 28) -> ModuleTask:
-    """LeNet-5 on MNIST; `size` 32 resizes as jain2018 did."""
-    return _lenet("mnist", size)
-
-
-def fashion_mnist(size: int = 28) -> ModuleTask:
-    """LeNet-5 on Fashion-MNIST (lamour2023)."""
-    return _lenet("fashion-mnist", size)
+def _some(data: Arrays, samples: int | None) -> Arrays:
+    if samples is None:
+        return data
+    size = len(data.train_y)
+    if not isinstance(samples, int) or not 1 <= samples <= size:
+        raise ConfigError(
+            f"task.samples must be from 1 to the {size:,} training samples of {data.name}, got {samples!r}"
+        )
+    if samples == size:
+        return data
+    kept = holdout.share(size, samples / size, 0, data.train_y.numpy().astype(np.int64))
+    return Arrays(data.name, data.classes, data.train_x[kept], data.train_y[kept], data.test_x, data.test_y)

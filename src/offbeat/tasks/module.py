@@ -3,18 +3,19 @@
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Lock, local
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from offbeat.core.effects import Gradient
-from offbeat.core.errors import ConfigError, DataError
+from offbeat.core.errors import ConfigError
 from offbeat.core.feed import Indices
 from offbeat.core.layout import Layout
 from offbeat.core.task import Buffers, Mapper, Point
 from offbeat.tasks.habits import Habits, habits
+from offbeat.tasks.labels import Predictions, classified, correct, refuse_one_class, refuse_out_of_range
 from offbeat.tasks.samples import Samples, Subset, as_samples
 from offbeat.tasks.scores import class_scores
 
@@ -22,7 +23,6 @@ Loss = Callable[[Any, Any], Tensor]
 """loss(model output, target): a scalar, the mean over the batch."""
 
 _EVALUATED_AT_ONCE = 500
-_IGNORED = -100  # what torch's cross-entropy passes over
 
 
 class ModuleTask:
@@ -54,7 +54,7 @@ class ModuleTask:
         self._train: Samples = as_samples(train, "train")
         self._test: Samples | None = None if test is None else as_samples(test, "test")
         self._validation: Samples | None = None
-        _refuse_one_class(self._train.labels, name)
+        refuse_one_class(self._train.labels, name)
         self._prototype = self._build(0)
         named = [(n, p) for n, p in self._prototype.named_parameters() if p.requires_grad]
         if not named:
@@ -70,6 +70,7 @@ class ModuleTask:
         self._fits = False  # whether the labels have been seen to fit the model's outputs
         self._training: Habits | None = None
         self._evaluating: Habits | None = None
+        self._latest: tuple[Samples, Point, Predictions] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """For other processes: all but what belongs to the threads of this one."""
@@ -158,7 +159,7 @@ class ModuleTask:
         made._train, made._validation = Subset(self._train, kept), Subset(self._train, held_out)
         made.size = len(kept)
         made._threads, made._lock = local(), Lock()
-        _refuse_one_class(made._train.labels, self.name)
+        refuse_one_class(made._train.labels, self.name)
         return made
 
     def module(self, point: Point) -> nn.Module:
@@ -204,9 +205,18 @@ class ModuleTask:
         buffers: Buffers = None
         if point.buffers is not None:
             buffers = {n: b.detach().clone() for n, b in model.named_buffers()}
-        return Gradient(value, loss.item(), len(batch), _correct(output, target), float(value.norm()), buffers)
+        return Gradient(value, loss.item(), len(batch), correct(output, target), float(value.norm()), buffers)
 
-    def _predictions(self, samples: Samples, point: Point, mapper: Mapper) -> "_Predictions":
+    def _predictions(self, samples: Samples, point: Point, mapper: Mapper) -> Predictions:
+        """What is predicted; asked twice in a row for the same (at the end of a run, say), it answers from memory."""
+        latest = self._latest
+        if latest is not None and latest[0] is samples and _same(latest[1], point):
+            return latest[2]
+        found = self._predict(samples, point, mapper)
+        self._latest = (samples, point, found)
+        return found
+
+    def _predict(self, samples: Samples, point: Point, mapper: Mapper) -> Predictions:
         size = len(samples)
         chunks = [np.arange(i, min(i + _EVALUATED_AT_ONCE, size)) for i in range(0, size, _EVALUATED_AT_ONCE)]
 
@@ -217,7 +227,7 @@ class ModuleTask:
                 output = model(inputs)
                 self._check(output, target)
                 loss = self.loss(output, target).item() * len(indices)
-                if not _classified(output, target):
+                if not classified(output, target):
                     return loss, None, None, 0
                 return loss, output.argmax(1).numpy(), target.numpy(), output.shape[1]
 
@@ -231,25 +241,16 @@ class ModuleTask:
         losses, predicted, truth, outputs = zip(*mapper(keyed_score, chunks), strict=True)
         loss = sum(losses) / size
         if any(p is None for p in predicted):
-            return _Predictions(loss)
-        return _Predictions(loss, np.concatenate(predicted), np.concatenate(truth), outputs[0])
+            return Predictions(loss)
+        return Predictions(loss, np.concatenate(predicted), np.concatenate(truth), outputs[0])
 
     def _check(self, output: Any, target: Any) -> None:
-        """Labels that the model has no output for, in words and before the loss stumbles over them."""
-        if self._fits or not _classified(output, target):
+        """Once the number of outputs is known: do the labels fit?"""
+        if self._fits or not classified(output, target):
             return
-        num_classes = output.shape[1]
         sets = {"train set": self._train, "validation set": self._validation, "test set": self._test}
         known = {which: samples.labels for which, samples in sets.items() if samples is not None}
-        for which, labels in [*known.items(), ("batch", target.numpy())]:
-            if labels is None:
-                continue
-            wrong = labels[(labels >= num_classes) | ((labels < 0) & (labels != _IGNORED))]
-            if wrong.size:
-                raise DataError(
-                    f"label {wrong[0]} of the {which} of task {self.name!r} is out of range: "
-                    f"the model has {num_classes} outputs, so labels must be from 0 to {num_classes - 1}"
-                )
+        refuse_out_of_range({**known, "batch": target.numpy()}, output.shape[1], self.name)
         self._fits = all(labels is not None for labels in known.values())  # else each batch brings labels not yet seen
 
 
@@ -265,30 +266,5 @@ def _load_buffers(module: nn.Module, buffers: Buffers) -> None:
             b.copy_(buffers[name])
 
 
-def _classified(output: Any, target: Any) -> bool:
-    """Whether the output is one row of scores a sample and the target a class."""
-    if not isinstance(output, Tensor) or not isinstance(target, Tensor):
-        return False
-    return output.dim() == 2 and target.dim() == 1 and target.dtype == torch.int64 and len(output) == len(target)
-
-
-def _correct(output: Any, target: Any) -> int | None:
-    """How many are right, where there are classes."""
-    return int((output.detach().argmax(1) == target).sum()) if _classified(output, target) else None
-
-
-def _refuse_one_class(labels: Indices | None, name: str) -> None:
-    if labels is not None and labels.min() == labels.max():
-        raise DataError(
-            f"all {len(labels):,} training samples of task {name!r} have the label {labels[0]}: "
-            "there is nothing to tell apart"
-        )
-
-
-class _Predictions(NamedTuple):
-    """The mean loss and, where there are classes, what was predicted and what is true."""
-
-    loss: float
-    predicted: Indices | None = None
-    truth: Indices | None = None
-    num_classes: int = 0
+def _same(a: Point, b: Point) -> bool:
+    return torch.equal(a.x, b.x) and all(torch.equal(v, (b.buffers or {})[n]) for n, v in (a.buffers or {}).items())
