@@ -92,6 +92,15 @@ def make(
     return path
 
 
+def evaluation(matrix: Sequence[Sequence[int]], classes: Sequence[str]) -> dict[str, Any]:
+    """evaluation.json of a confusion matrix."""
+    from offbeat.tasks.scores import class_scores
+
+    pairs = [(i, j) for i, row in enumerate(matrix) for j, n in enumerate(row) for _ in range(n)]
+    truth, predicted = np.array(pairs).T
+    return {"test": {"loss": 0.5, **class_scores(truth, predicted, len(matrix), list(classes))}}
+
+
 def trace_table(gradients: int, workers: int, seconds: float) -> pa.Table:
     """Workers take turns; each gradient is computed while the others' are applied, so tau = W - 1 in the end."""
     k = np.arange(gradients)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import browser
-from folders import make
+from folders import evaluation, make
 from offbeat.report.build import build
 from offbeat.report.read import find
 
@@ -33,9 +33,9 @@ def comparison(tmp_path):
 
 
 def single(tmp_path):
-    evaluation = {"confusion": [[8, 2], [1, 9]], "classes": ["cat", "dog"]}
-    partition = {"histograms": [[5, 1], [1, 5]], "classes": ["cat", "dog"]}
-    make(tmp_path / "run", files={"evaluation.json": evaluation, "partition.json": partition})
+    partition = {"histograms": [[5, 1], [1, 5]], "labels": [0, 1]}
+    scores = evaluation([[8, 2], [1, 9]], ["cat", "dog"])
+    make(tmp_path / "run", files={"evaluation.json": scores, "partition.json": partition})
     return page_of(tmp_path)
 
 
@@ -87,9 +87,7 @@ def test_the_theme_follows_the_system_and_the_switch(tab, tmp_path):
     tab.run("localStorage.clear()")
 
 
-NASTY = (
-    "<script>window.hacked=1</script><img src=x onerror='window.hacked=1'>\"'</title></script><script>window.hacked=1"
-)
+NASTY = "<b>bold</b><script>window.hacked=1</script><img src=x onerror='window.hacked=1'>\"'</script><script>hacked=1"
 
 
 def test_names_from_users_do_nothing(tab, tmp_path):
@@ -104,7 +102,7 @@ def test_names_from_users_do_nothing(tab, tmp_path):
                 task=NASTY,
                 settings={"data": {NASTY: NASTY}},
                 files={
-                    "evaluation.json": {"confusion": [[1, 2], [3, 4]], "classes": [NASTY, "b"]},
+                    "evaluation.json": evaluation([[1, 2], [3, 4]], [NASTY, "b"]),
                     "tags.json": [NASTY],
                 },
             )
@@ -118,7 +116,9 @@ def test_names_from_users_do_nothing(tab, tmp_path):
         assert tab.run("document.querySelectorAll('main img').length") == 0
         assert "<script>window.hacked=1</script>" in tab.run("document.querySelector('main').innerText")
         # The figures show the name too, as text.
-        assert "<script>" in tab.run("[...document.querySelectorAll('.plot text')].map(t => t.textContent).join(' ')")
+        assert "<b>bold</b><script>" in tab.run(
+            "[...document.querySelectorAll('.plot text')].map(t => t.textContent).join(' ')"
+        )
 
 
 def test_the_page_prints_light_and_whole(tab, tmp_path):

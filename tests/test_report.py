@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import offbeat
-from folders import make, trace_table
+from folders import evaluation, make, trace_table
 from offbeat.core.errors import ConfigError, OffbeatError, StoreError
 from offbeat.report import curves, grids, scaling, several, single, staleness, style, workers
 from offbeat.report.as_plotly import resolve, spec
@@ -289,9 +289,7 @@ def test_a_heat_map_holds_the_means_and_marks_what_diverged(tmp_path):
 
 def test_confusion_and_per_class_scores_come_from_the_evaluation(tmp_path):
     matrix = [[8, 2], [1, 9]]
-    run = RunFiles.open(
-        make(tmp_path / "a", files={"evaluation.json": {"confusion": matrix, "classes": ["cat", "dog"]}})
-    )
+    run = RunFiles.open(make(tmp_path / "a", files={"evaluation.json": evaluation(matrix, ["cat", "dog"])}))
     page = single.page(run)
     table = next(t for t in page.tables if t.key == "classes")
     assert table.rows[0] == ["cat", round(8 / 9, 4), 0.8, round(16 / 19, 4), 10]

@@ -98,6 +98,7 @@ class Sim:
         self.served = 0.0  # time the server was busy
         self.reduction, self.peers, self.memory = Reduction(self), Peers(self), SharedMemory(self)
         self._watcher: Watcher | None = None
+        self.on_applied: Callable[[Applied], None] | None = None  # shown every gradient before its update
         self.codec = Codec(solver.records)
         dial = Dial()
         self.service = None
@@ -473,6 +474,8 @@ class Sim:
             if self._gap and effect.x is not None:
                 gap = float((effect.x - effect.gradient.at).norm())
             self._note(effect.worker, effect.gradient, effect.version, APPLIED, gap, effect.staleness)
+            if self.on_applied is not None:
+                self.on_applied(effect)
             self.samples_applied += effect.gradient.samples
             self.workers[effect.worker].gradient = None
         elif kind is Stepped:

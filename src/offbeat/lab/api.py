@@ -87,11 +87,13 @@ def train(
     of equal workers or a `Cluster`. The run's folder is `out`, by default `runs/<hash>`; `out=False` keeps the run in
     memory. A finished run is returned at once unless `again=True`; an unfinished one goes on where it stopped.
     `callbacks` are objects with `on_apply(row)` or `on_evaluation(metrics)`. Further settings:
-    `partition`, `sampling`, `patience`, `keep_best`, `gap`, `saves_per_epoch`, `on_divergence`.
+    `partition`, `sampling`, `patience`, `keep_best`, `gap`, `saves_per_epoch`, `diagnose_every`,
+    `on_divergence`.
     """
     if engine not in CLOCKS:
         raise unknown("engine", str(engine), CLOCKS)
-    extra = ("partition", "sampling", "patience", "keep_best", "gap", "saves_per_epoch", "on_divergence")
+    recorded = ("keep_best", "gap", "saves_per_epoch", "diagnose_every")
+    extra = ("partition", "sampling", "patience", *recorded, "on_divergence")
     for key in settings:
         if key not in extra:
             raise unknown("argument of train", key, extra)

@@ -160,6 +160,7 @@ class ScaleConfig(_Section):
 class RecordConfig(_Section):
     gap: bool = True
     saves_per_epoch: float = Field(0, ge=0)
+    diagnose_every: int | None = Field(None, ge=1)  # compare every so many gradients with the fresh one
 
 
 class LocalConfig(_Section):

@@ -46,6 +46,7 @@ class Plan:
     keep_best: bool = True
     gap: bool = True
     saves_per_epoch: float = 0.0
+    diagnose_every: int | None = None
     on_divergence: Literal["stop", "continue"] = "stop"
     engine: str = "sim"
     local: Mapping[str, Any] = field(default_factory=dict)
@@ -133,6 +134,7 @@ def build(config: Config) -> Plan:
         keep_best=config.evaluate.keep_best,
         gap=config.record.gap,
         saves_per_epoch=config.record.saves_per_epoch,
+        diagnose_every=config.record.diagnose_every,
         on_divergence=config.on_divergence,
         engine=config.engine,
         local=config.local.model_dump(),

@@ -161,6 +161,8 @@ def _close(plan: Plan, engine: Engine, watch: Watch, folder: Folder | None, info
     if folder is not None:
         folder.merge_parts(watch.parts, engine.rows)
         folder.write_table("metrics.parquet", metrics_table(watch.metrics))
+        if watch.fresh is not None:
+            folder.write_table("diagnostics.parquet", metrics_table(watch.fresh.rows))
         _write_weights(folder, "weights.safetensors", plan, engine.point)
         for name, text in getattr(plan.task, "files", dict)().items():  # a vocabulary
             folder.write_text(name, text)

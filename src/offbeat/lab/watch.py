@@ -15,6 +15,7 @@ from offbeat.core.task import Point
 from offbeat.core.trace import APPLIED, REFUSED, Row
 from offbeat.engines.engine import Engine
 from offbeat.lab.folder import Folder, metrics_table
+from offbeat.lab.fresh import Freshness
 from offbeat.lab.plan import Plan
 
 _EXPLODED = 100.0  # a loss so many times the first one is no spike any more
@@ -118,6 +119,10 @@ class Watch:
             self._every_samples = every.count
         self._evaluations = 0  # number of the next mark
         self._save_samples = per_epoch / plan.saves_per_epoch if per_epoch and plan.saves_per_epoch else None
+        self.fresh: Freshness | None = None
+        if plan.diagnose_every is not None:
+            self.fresh = Freshness(plan.task, plan.feed(), plan.seed, plan.diagnose_every)
+            self.fresh.watch(engine)
         started = time.monotonic()
         self.wall_started = started
         self.wall_before = 0.0  # wall seconds of earlier sessions of this run
@@ -308,7 +313,8 @@ class Watch:
     def _state(self) -> dict[str, Any]:
         kept = {name: getattr(self, name) for name in self._KEPT}
         wall = self.wall_before + time.monotonic() - self.wall_started
-        return {**kept, "total": self.total.state(), "since": self._since.state(), "wall": wall}
+        fresh = None if self.fresh is None else self.fresh.state()
+        return {**kept, "total": self.total.state(), "since": self._since.state(), "wall": wall, "fresh": fresh}
 
     def restore(self, folder: Folder) -> None:
         """Goes on from the folder's checkpoint."""
@@ -320,6 +326,8 @@ class Watch:
             self.total.load(saved["total"])
             self._since.load(saved["since"])
             self.wall_before = saved["wall"]
+            if self.fresh is not None:
+                self.fresh.load(saved["fresh"])
             if "best" in tensors:
                 buffers = {n.removeprefix("best."): t for n, t in tensors.items() if n.startswith("best.")}
                 self.best = Point(tensors["best"], buffers or None)

@@ -1,6 +1,5 @@
 """Which classes are confused with which, how well each is known, and who has which data."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,14 +12,20 @@ from offbeat.report.tables import Table
 _MOST_WRITTEN = 15
 
 
+def scores(run: RunFiles) -> dict[str, Any] | None:
+    """The final evaluation by class, on the test set where there is one, else on the validation set."""
+    found = run.json("evaluation.json") or {}
+    held_out = next((found[which] for which in ("test", "validation") if which in found), None)
+    return held_out if held_out and held_out.get("confusion") else None
+
+
 def confusion(run: RunFiles) -> Chart | None:
     """The confusion matrix: rows are the true classes, and sum to one."""
-    found = run.json("evaluation.json")
-    matrix = None if found is None else found.get("confusion")
-    if not matrix:
+    found = scores(run)
+    if found is None:
         return None
-    counts = np.asarray(matrix, float)
-    names = _names(found, len(counts))
+    counts = np.asarray(found["confusion"], float)
+    names = [str(n) for n in found["classes"]]
     share = counts / np.maximum(counts.sum(1, keepdims=True), 1)
     written = [[f"{int(c)}" if c else "" for c in row] for row in counts] if len(counts) <= _MOST_WRITTEN else None
     heat = Heat(names, names, share, "share of the true class", "@c0", texts=written, low=0.0, high=1.0)
@@ -37,52 +42,45 @@ def confusion(run: RunFiles) -> Chart | None:
 
 
 def per_class(run: RunFiles) -> Table | None:
-    """Precision, recall and F1 of every class."""
-    found = run.json("evaluation.json")
-    matrix = None if found is None else found.get("confusion")
-    if not matrix:
+    """Precision, recall and F1 of every class, and their plain means."""
+    found = scores(run)
+    if found is None:
         return None
-    counts = np.asarray(matrix, float)
-    right, true, said = np.diag(counts), counts.sum(1), counts.sum(0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        precision, recall = right / said, right / true
-        f1 = 2 * right / (true + said)
     rows = [
-        [name, *(None if not np.isfinite(v) else round(float(v), 4) for v in scores), int(n)]
-        for name, *scores, n in zip(_names(found, len(counts)), precision, recall, f1, true, strict=True)
+        [str(name), *(round(float(v), 4) for v in values), int(n)]
+        for name, *values, n in zip(
+            *(found[k] for k in ("classes", "precision", "recall", "f1", "support")), strict=True
+        )
     ]
+    means = [round(float(found[f"mean_{k}"]), 4) for k in ("precision", "recall", "f1")]
     columns = ("class", "precision", "recall", "F1", "samples")
-    return Table("classes", "Per class", columns, rows, "On the held-out samples, with the final parameters.")
+    said = "On the held-out samples, with the final parameters. The last row holds plain means over the classes."
+    return Table("classes", "Per class", columns, [*rows, ["mean", *means, sum(r[-1] for r in rows)]], said)
 
 
 def partition(run: RunFiles) -> Chart | None:
-    """How many samples of each class each shard holds."""
-    found = run.json("partition.json")
-    histograms = None if found is None else (found.get("histograms") or found.get("labels"))
-    if not histograms:
+    """How many samples of each class each worker can draw."""
+    found = run.json("partition.json") or {}
+    if not found.get("histograms"):
         return None
-    counts = np.asarray(histograms, float)
-    names = _names(found, counts.shape[1])
-    shards = [f"shard {i}" for i in range(len(counts))]
+    counts = np.asarray(found["histograms"], float)
+    names = [str(n) for n in found["labels"]]
+    owners = [f"worker {i}" for i in range(len(counts))]
     marks: list[Mark]
-    if counts.shape[1] > 2 * len(OKABE_ITO) or len(shards) > 40:
-        marks = [Heat(names, shards, counts, "samples", "@c0")]
+    if counts.shape[1] > 2 * len(OKABE_ITO) or len(owners) > 40:
+        marks = [Heat(names, owners, counts, "samples", "@c0")]
         x, flat = Axis("class", categories=tuple(names)), False
     else:
         marks = [
-            Bars(shards, counts[:, j], name, f"@c{j % len(OKABE_ITO)}" + ("" if j < len(OKABE_ITO) else "/0.5"))
+            Bars(owners, counts[:, j], name, f"@c{j % len(OKABE_ITO)}" + ("" if j < len(OKABE_ITO) else "/0.5"))
             for j, name in enumerate(names)
         ]
         x, flat = Axis("samples", start=0), True
-    y = Axis(categories=tuple(shards), reverse=True)
-    height = min(640, max(240, 130 + 22 * len(shards)))
+    y = Axis(categories=tuple(owners), reverse=True)
+    height = min(640, max(240, 130 + 22 * len(owners)))
     figure = Figure("Who has which data", x, y, tuple(marks), stacked=flat, horizontal=flat, height=height)
     sizes = counts.sum(1)
-    said = f"{len(shards)} shards of {int(sizes.min()):,} to {int(sizes.max()):,} samples."
+    said = f"Workers draw from {int(sizes.min()):,} to {int(sizes.max()):,} samples."
+    if found.get("mean_label_skew") is not None:
+        said += f" Label skew {found['mean_label_skew']:.2f}: 0 is everybody's mixture, towards 1 one label each."
     return Chart.of("partition", figure, said)
-
-
-def _names(found: Mapping[str, Any], count: int) -> list[str]:
-    names = found.get("classes")
-    given = isinstance(names, list) and len(names) == count
-    return [str(n) for n in (names if given and names else range(count))]

@@ -79,6 +79,11 @@ class RunFiles:
     def time_label(self) -> str:
         return f"{self.clock} time"
 
+    @property
+    def seconds(self) -> float | None:
+        """How long it took, by its own clock."""
+        return self.summary.get(f"{self.clock}_seconds")
+
     @cached_property
     def tags(self) -> list[str]:
         found = self.json("tags.json")

@@ -128,5 +128,5 @@ def _seconds(g: Group, target: Target | None) -> float | None:
 def _times(g: Group, target: Target | None) -> list[float]:
     if target is not None:
         return known([time_to(r, target) for r in g.runs])
-    pairs = [(r.summary.get("virtual_seconds"), r.summary.get("samples")) for r in g.runs]
+    pairs = [(r.seconds, r.summary.get("samples")) for r in g.runs]
     return [t / n for t, n in pairs if t and n]

@@ -125,7 +125,7 @@ def outcomes(groups: Sequence[Group], goal: Target | None) -> Table:
         if goal is not None:
             missed = f" ({times.count(None)} missed)" if None in times else ""
             row += [plus_minus(times) + missed, gain if one_clock else None]
-        row += [plus_minus(g.values("virtual_seconds")), plus_minus(g.values("mean_staleness"))]
+        row += [plus_minus([r.seconds for r in g.runs]), plus_minus(g.values("mean_staleness"))]
         idle = mean(g.values("idle_share"))
         row += [None if idle is None else f"{idle:.0%}", ", ".join(f"{n} {s}" for s, n in statuses.items())]
         rows.append(row)
@@ -153,7 +153,7 @@ def listing(runs: Sequence[RunFiles], groups: Sequence[Group], goal: Target | No
         s = r.summary
         row = [names[id(r)], r.seed, r.status, s.get("accuracy"), s.get("loss")]
         row += [] if goal is None else [scaling.time_to(r, goal)]
-        rows.append([*row, s.get("virtual_seconds"), s.get("updates"), s.get("mean_staleness"), str(r.path)])
+        rows.append([*row, r.seconds, s.get("updates"), s.get("mean_staleness"), str(r.path)])
     columns = ["group", "seed", "status", "accuracy", "loss"]
     columns += [] if goal is None else [f"time to {goal} (s)"]
     columns += ["time (s)", "updates", "staleness", "folder"]

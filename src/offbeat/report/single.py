@@ -103,7 +103,7 @@ def said(run: RunFiles) -> str:
     ended = {"diverged": "It diverged", "interrupted": "It was interrupted"}.get(run.status, "It ended")
     text += f"{ended} after {number(s.get('updates'))} updates ({number(s.get('samples'))} samples"
     text += f", {s['epochs']:.3g} epochs" if s.get("epochs") else ""
-    text += f") in {seconds(s.get('virtual_seconds'))} of {run.clock} time"
+    text += f") in {seconds(run.seconds)} of {run.clock} time"
     scores = []
     if s.get("accuracy") is not None:
         scores.append(f"held-out accuracy {s['accuracy']:.4g}")
@@ -138,7 +138,7 @@ def tiles(run: RunFiles) -> list[Tile]:
         out.append(Tile("held-out loss", number(s["loss"])))
     if s.get("target"):
         out.append(Tile(f"{run.clock} time to {s['target']}", seconds(s.get("time_to_target"))))
-    out.append(Tile(f"{run.clock} time", seconds(s.get("virtual_seconds")), f"{number(s.get('updates'))} updates"))
+    out.append(Tile(f"{run.clock} time", seconds(run.seconds), f"{number(s.get('updates'))} updates"))
     if s.get("mean_staleness") is not None:
         out.append(Tile("mean staleness", f"{s['mean_staleness']:.2f}", f"largest {s.get('max_staleness')}"))
     if s.get("idle_share") is not None:
