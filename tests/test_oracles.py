@@ -31,7 +31,7 @@ from offbeat.solvers.parameter_server import ParameterServer
 from offbeat.solvers.plain import Plain
 from offbeat.solvers.sync import Sync
 from offbeat.tasks.idle import Idle
-from offbeat.tasks.models import lenet5
+from offbeat.tasks.models.lenet import lenet5
 from offbeat.tasks.quadratic import Quadratic
 
 OPTIMIZERS = {

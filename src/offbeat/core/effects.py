@@ -6,6 +6,7 @@ happen next. Plain classes with slots, because a timing-only simulation makes hu
 | effect | asked by | answer |
 |---|---|---|
 | `Grad(at, version)` | worker | a `Gradient`, or None when the server cancelled it |
+| `Batch()` | worker | None, when the batch for its next gradient is at hand; `Grad` alone waits for it, too |
 | `Call(payload)` | worker | what the server's `Reply` carries; the server may hold it back |
 | `AllReduce(value, weight, members, group)` | worker | `Reduced`: the weighted mean over the members |
 | `Send(to, message)` | worker | the receivers that are there, at once; their rules see it in `on_message` |
@@ -89,6 +90,12 @@ class Grad:
 
     def __init__(self, at: Any, version: int | None = None) -> None:
         self.at, self.version = at, version
+
+
+class Batch:
+    """Waits for the next mini-batch where a generator node makes them, for rules that read their point after it."""
+
+    __slots__ = ()
 
 
 class Call:
@@ -250,5 +257,5 @@ class Stepped:
 
 
 ServerEffect = Reply | Cancel | Applied | Refused | Stepped
-Exchange = AllReduce | Send | Wait | Mix | SharedRead | SharedAdd | Lock | Unlock
+Exchange = Batch | AllReduce | Send | Wait | Mix | SharedRead | SharedAdd | Lock | Unlock
 WorkerEffect = Grad | Call | Exchange | Applied | Stepped | Stop

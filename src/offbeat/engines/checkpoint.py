@@ -25,6 +25,7 @@ _COUNTERS = (
     "sequence",
     "free",
     "fed",
+    "living",
     "started",
 )
 _SLOTS = (
@@ -40,6 +41,7 @@ _SLOTS = (
     "arrived",
     "script",
     "buffers",
+    "fed",
 )
 
 

@@ -30,6 +30,8 @@ class Reduction:
 
     def _complete(self, members: tuple[int, ...] | None) -> None:
         sim = self._sim
+        if members is None and len(self.waiting) < sim.living:
+            return  # the usual case, without looking at everybody
         everybody = range(len(sim.workers)) if members is None else members
         alive = [i for i in everybody if sim.workers[i].alive]
         if not alive or any(i not in self.waiting or self.waiting[i].members != members for i in alive):

@@ -15,6 +15,7 @@ from offbeat.core.codec import Codec
 from offbeat.core.effects import (
     AllReduce,
     Applied,
+    Batch,
     Call,
     Cancel,
     Grad,
@@ -59,7 +60,7 @@ class Sim:
     """One simulated run: construct (or restore), then `run()`."""
 
     asks: ClassVar[frozenset[type]] = frozenset(
-        {Grad, Call, AllReduce, Send, Wait, Mix, SharedRead, SharedAdd, Lock, Unlock, Applied, Stepped, Stop}
+        {Grad, Batch, Call, AllReduce, Send, Wait, Mix, SharedRead, SharedAdd, Lock, Unlock, Applied, Stepped, Stop}
     )
     DELIVERED, REDUCED, MESSAGE, MIXED, READ, ADDED = DELIVERED, REDUCED, MESSAGE, MIXED, READ, ADDED
     clock: ClassVar[str] = "virtual"
@@ -84,6 +85,7 @@ class Sim:
         self.task, self.solver, self.cluster, self.feed, self.seed = task, solver, cluster, feed, seed
         self._gap, self.resumable, self._quota = gap, resumable, samples_per_worker
         self.now = 0.0
+        self.living = 0  # workers that are there
         self.updates = self.samples = self.samples_applied = self.bytes = 0
         self.next_samples: float = inf  # the watcher's next mark, in samples ...
         self.next_updates: float = inf  # ... and in updates
@@ -134,6 +136,7 @@ class Sim:
             self._on_join,
         )
         self._exchanges: Mapping[type, Callable[[int, WorkerSlot, Any], None]] = {
+            Batch: self._wait_for_batch,
             AllReduce: self.reduction.begin,
             Wait: self.peers.wait,
             Mix: self.peers.mix,
@@ -154,8 +157,10 @@ class Sim:
             for event in self.cluster.events:
                 if event.at > 0 or event.kind == "lose":
                     self.push(event.at, event.worker, LOSE if event.kind == "lose" else JOIN, None)
+            for i in self.world.present:  # everybody is there before anybody does anything
+                self._enter(i, self.initial.x)
             for i in self.world.present:
-                self._begin(i, self.initial.x)
+                self._begin(i)
         heap, handlers, tick = self.heap, self._handlers, watcher.tick
         while heap:
             if heap[0][0] > self.deadline:
@@ -229,12 +234,15 @@ class Sim:
 
     # -- workers ------------------------------------------------------------------------------------------------
 
-    def _begin(self, i: int, x0: Any) -> None:
+    def _enter(self, i: int, x0: Any) -> None:
         w = self.workers[i]
-        w.alive, w.life, w.arrived = True, w.life + 1, self.now
+        w.alive, w.life, w.arrived, w.fed = True, w.life + 1, self.now, False
+        self.living += 1
         w.state = self.solver.init_worker(i, x0, self.world)
-        self._start_round(w)
-        self._pursue(i, w, None)
+
+    def _begin(self, i: int) -> None:
+        self._start_round(self.workers[i])
+        self._pursue(i, self.workers[i], None)
 
     def _start_round(self, w: WorkerSlot) -> None:
         if self.resumable:
@@ -287,19 +295,33 @@ class Sim:
         if self._quota is not None and w.samples >= self._quota:
             self._leave(i)
             return
-        if self.feeder is not None:
-            begins = max(self.now, self.fed)
-            self.fed = begins + self.feeder.next()
-            if self.fed > self.now:
-                self.push(self.fed, i, FED, (w.life, effect))
-                return
-        self._compute_from_now(i, w, effect)
+        if self.feeder is None or w.fed:
+            w.fed = False
+            self._compute_from_now(i, w, effect)
+        else:
+            self._order_batch(i, w, effect)
 
-    def _on_fed(self, i: int, data: tuple[int, Grad]) -> None:
-        """The generator node has made the batch that the worker waits for."""
-        w = self.workers[i]
-        if w.alive and w.life == data[0]:
-            self._compute_from_now(i, w, data[1])
+    def _wait_for_batch(self, i: int, w: WorkerSlot, effect: Batch) -> None:
+        if self.feeder is None:
+            self.deliver(i, w.life, None)
+        else:
+            self._order_batch(i, w, None)
+
+    def _order_batch(self, i: int, w: WorkerSlot, effect: Grad | None) -> None:
+        """The generator node makes one batch at a time, first come first served."""
+        assert self.feeder is not None
+        self.fed = max(self.now, self.fed) + self.feeder.next()
+        self.push(self.fed, i, FED, (w.life, effect))
+
+    def _on_fed(self, i: int, data: tuple[int, Grad | None]) -> None:
+        w, (life, effect) = self.workers[i], data
+        if not w.alive or w.life != life:
+            return
+        if effect is not None:
+            self._compute_from_now(i, w, effect)
+        else:
+            w.fed = True
+            self._advance(i, None)
 
     def _compute_from_now(self, i: int, w: WorkerSlot, effect: Grad) -> None:
         source, draw = self.feed.take(i)
@@ -444,7 +466,8 @@ class Sim:
 
     def _on_join(self, i: int, _: Any) -> None:
         self._perform(self.solver.on_join(self.server, i))
-        self._begin(i, None)
+        self._enter(i, None)
+        self._begin(i)
 
     def _on_lose(self, i: int, _: Any) -> None:
         w = self.workers[i]
@@ -458,6 +481,7 @@ class Sim:
         w = self.workers[i]
         self._note_kept(i, LOST)
         w.alive, w.gradient = False, None
+        self.living -= 1
         w.start, w.answers = w.state, []  # for a checkpoint: its round is over
         w.leave(self.now)
         self._perform(self.solver.on_lost(self.server, i))

@@ -23,6 +23,7 @@ class WorkerSlot:
         "computing",
         "delayed",
         "delays",
+        "fed",
         "gradient",
         "job",
         "life",
@@ -49,6 +50,7 @@ class WorkerSlot:
         self.life = 0  # events of an earlier life are void
         self.job: Job | None = None
         self.gradient: Gradient | None = None  # computed, and still in the hands of its rule
+        self.fed = False  # the batch of its next gradient is at hand
         self.buffers = buffers
         self.samples = 0
         self.computing = self.delayed = self.communicating = self.present = 0.0

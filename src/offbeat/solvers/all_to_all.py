@@ -5,7 +5,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from offbeat.core.effects import Applied, Grad, Gradient, Received, Send, Stepped
+from offbeat.core.effects import Applied, Batch, Grad, Gradient, Received, Send, Stepped
 from offbeat.core.solver import Round, Solver, World
 from offbeat.solvers.checks import additive, nobody_joins
 from offbeat.solvers.local import Nobody
@@ -48,7 +48,7 @@ class AllToAll(Solver):
     paper = "tosi2022"
     cite = ("tosi2022",)
     records: ClassVar[tuple[type, ...]] = (Model, Update, Nobody)
-    asks: ClassVar[frozenset[type]] = frozenset({Grad, Send})
+    asks: ClassVar[frozenset[type]] = frozenset({Batch, Grad, Send})
     clip: float | None = None
 
     def __init__(self, opt: Factory) -> None:
@@ -64,6 +64,7 @@ class AllToAll(Solver):
         return Model(rank, x0, (0,) * world.workers)
 
     def round(self, w: Model) -> Round:
+        yield Batch()  # until it is there, the model takes in what the others send
         basis = w.clock
         g = yield Grad(w.x)
         eta = self.eta * self.rate(g.work + g.samples)
