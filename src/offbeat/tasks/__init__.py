@@ -33,6 +33,17 @@ TASKS: Mapping[str, Entry] = {
     "mnist": Entry("offbeat.tasks.images:mnist", "MNIST (28x28)", _PICTURES, "lenet5"),
     "fashion-mnist": Entry("offbeat.tasks.images:fashion_mnist", "Fashion-MNIST (28x28)", _PICTURES, "lenet5"),
     "cifar10": Entry("offbeat.tasks.images:cifar10", "CIFAR-10 (32x32, colour)", _PICTURES, "cifar10-full"),
+    "image-folder": Entry(
+        "offbeat.tasks.folders:image_folder",
+        "your own pictures: train/<class>/*.jpg and val/<class>/*.jpg in task.path (224x224)",
+        _PICTURES,
+        "resnet50",
+    ),
+    "sparse-logistic": Entry(
+        "offbeat.tasks.sparse_logistic:SparseLogistic",
+        "sparse logistic regression on generated data of known Omega, Delta and rho (Hogwild!)",
+        {"optimizer.lr": 1.0, "data.batch": 4, "budget.epochs": 5, "evaluate.every": "0.5epochs"},
+    ),
     "word2vec": Entry(
         "offbeat.tasks.word2vec.task:Word2Vec",
         "skip-gram word embeddings on a text (text8, enwik8 or a file), row-sparse gradients",

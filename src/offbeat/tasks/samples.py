@@ -1,7 +1,7 @@
 """Training samples behind one interface: two tensors (a batch costs an index), or any map-style dataset."""
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from offbeat.core.feed import Indices
 _TARGETS = ("label", "labels", "target", "y")
 
 
+@runtime_checkable
 class Samples(Protocol):
     """What a task needs of a dataset."""
 
@@ -109,6 +110,8 @@ def as_samples(data: Any, what: str) -> Samples:
         data = data.tensors
     if isinstance(data, tuple) and len(data) == 2 and all(isinstance(t, Tensor) for t in data):
         samples: Samples = TensorSamples(*data)
+    elif isinstance(data, Samples):
+        samples = data
     elif hasattr(data, "__len__") and hasattr(data, "__getitem__"):
         samples = MapSamples(data)
     else:
