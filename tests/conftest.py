@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+pytest_plugins = ["topics"]  # the text and the task that the tests of word2vec share
+
 
 @pytest.fixture(autouse=True)
 def _one_thread():

@@ -8,10 +8,11 @@ import torch
 
 from harness import Stop, build, cluster, simulate
 from oracles import skipgram
+from topics import SEA, SKY
 
 pytest.importorskip("numba")
 
-from offbeat import cli, solvers
+from offbeat import solvers
 from offbeat.core.errors import ConfigError, DataError
 from offbeat.core.feed import Feed
 from offbeat.core.sparse import RowSparse, Table
@@ -21,37 +22,10 @@ from offbeat.solvers.optimizers import optimizer_factory
 from offbeat.tasks.word2vec.quality import Pairs, analogies, neighbours
 from offbeat.tasks.word2vec.task import Word2Vec
 
-SEA = ["sea", "ship", "wind", "sail", "wave", "port"]
-SKY = ["star", "moon", "comet", "orbit", "planet", "light"]
-
-
-def two_topics(sentences=3000, seed=0):
-    """Sentences about the sea and sentences about the sky, with little words that mean nothing in both."""
-    rng = np.random.default_rng(seed)
-    lines = []
-    for k in range(sentences):
-        words = rng.choice(SEA if k % 2 else SKY, size=6).tolist()
-        words.insert(int(rng.integers(6)), "the")
-        words.insert(int(rng.integers(6)), "of")
-        lines.append(" ".join(words))
-    return "\n".join(lines)
-
-
-@pytest.fixture(scope="module")
-def file(tmp_path_factory):
-    path = tmp_path_factory.mktemp("text") / "topics.txt"
-    path.write_text(two_topics())
-    return path
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setenv("OFFBEAT_DATA", str(tmp_path_factory.getbasetemp() / "data"))
-
 
 @pytest.fixture
-def task(file):
-    return Word2Vec(str(file), dim=8, window=3, negatives=3, sample=0.05)
+def task(word2vec_task):
+    return word2vec_task
 
 
 class Dense:
@@ -195,9 +169,9 @@ def test_lost_adds_are_for_dense_vectors(task):
         ({"data": "text8"}, "text8 is not here yet: get it with `offbeat data get text8`"),
     ],
 )
-def test_options_that_are_no_good_are_refused_in_one_line(file, options, says):
+def test_options_that_are_no_good_are_refused_in_one_line(topics_file, data_cache, options, says):
     with pytest.raises((ConfigError, DataError)) as e:
-        Word2Vec(**{"data": str(file), **options})
+        Word2Vec(**{"data": str(topics_file), **options})
     assert says in str(e.value)
 
 
@@ -240,47 +214,32 @@ def test_a_word_that_is_not_there_is_named_with_the_nearest():
 # -- the command line -------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def offbeat(monkeypatch, tmp_path, capsys):
-    """The command line, in this process: (exit code, stdout, stderr)."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*args):
-        monkeypatch.setattr("sys.argv", ["offbeat", *args])
-        with pytest.raises(SystemExit) as e:
-            cli.main()
-        captured = capsys.readouterr()
-        return e.value.code, captured.out, captured.err
-
-    return run
-
-
-def test_a_run_leaves_embeddings_that_can_be_asked_and_saved(file, offbeat):
+def test_a_run_leaves_embeddings_that_can_be_asked_and_saved(topics_file, command):
     options = ["--set", "task.dim=8", "--set", "task.negatives=3", "--set", "task.sample=0.05"]
     options += ["--set", "optimizer.lr=0.05", "--batch", "8", "--budget", "1epochs"]
-    solver = ["--data", str(file), "--solver", "hogwild", "--workers", "2"]
-    code, out, err = offbeat("run", "word2vec", *solver, *options, "--out", "run", "--json")
+    solver = ["--data", str(topics_file), "--solver", "hogwild", "--workers", "2"]
+    code, out, err = command("run", "word2vec", *solver, *options, "--out", "run", "--json")
     assert code == 0, err
     assert json.loads(out)["loss"] < 2.4
-    code, asked, _ = offbeat("embed", "neighbours", "run", "ship", "--count", "5", "--json")
+    code, asked, _ = command("embed", "neighbours", "run", "ship", "--count", "5", "--json")
     assert {r["word"] for r in json.loads(asked)} <= set(SEA)
-    code, out, _ = offbeat("embed", "evaluate", "run")
+    code, out, _ = command("embed", "evaluate", "run")
     assert code == 0
     assert "offbeat data get wordsim353" in out
-    code, out, err = offbeat("embed", "neighbours", "run", "shipp")
+    code, out, err = command("embed", "neighbours", "run", "shipp")
     assert (code, out) == (2, "")
     assert "did you mean 'ship'" in err
     for form in ("text", "binary"):
-        code, _, err = offbeat("embed", "save", "run", "--format", form, "--out", form)
+        code, _, err = command("embed", "save", "run", "--format", form, "--out", form)
         assert code == 0, err
-        assert offbeat("embed", "neighbours", form, "ship", "--count", "5", "--json")[1] == asked
+        assert command("embed", "neighbours", form, "ship", "--count", "5", "--json")[1] == asked
 
 
-def test_bad_texts_end_with_one_line_and_code_2(tmp_path, offbeat):
+def test_bad_texts_end_with_one_line_and_code_2(tmp_path, command):
     (tmp_path / "empty").write_bytes(b"")
     (tmp_path / "latin").write_bytes("déjà vu".encode("latin-1"))
     for name, says in (("empty", "holds no words"), ("latin", "is not UTF-8: byte 0xe9 at 1")):
-        code, _, err = offbeat("run", "word2vec", "--data", name, "--out", "run")
+        code, _, err = command("run", "word2vec", "--data", name, "--out", "run")
         assert code == 2
         assert says in err
         assert err.count("\n") == 1

@@ -27,7 +27,7 @@ TaskArg = Annotated[
 SolverOpt = Annotated[
     str | None, typer.Option(help="the rule (see: offbeat list solvers)", autocompletion=solver_names)
 ]
-EngineOpt = Annotated[str | None, typer.Option(help="sim (virtual time) or local (real processes, wall time)")]
+EngineOpt = Annotated[str | None, typer.Option(help="sim (virtual time), local (real processes), threads (word2vec)")]
 WorkersOpt = Annotated[int | None, typer.Option(help="number of workers")]
 BatchOpt = Annotated[int | None, typer.Option(help="samples of one worker's mini-batch")]
 GlobalBatchOpt = Annotated[int | None, typer.Option(help="samples of a mini-batch shared by the workers")]

@@ -70,7 +70,7 @@ def train(
     solver: str | Solver = "asgd",
     cluster: int | Cluster = 4,
     *,
-    engine: Literal["sim", "local"] = "sim",
+    engine: Literal["sim", "local", "threads"] = "sim",
     budget: str | Budget = "5epochs",
     seed: int = 0,
     out: str | Path | Literal[False] | None = None,

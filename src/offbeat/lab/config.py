@@ -191,7 +191,7 @@ class Config(_Section):
     scale: ScaleConfig = ScaleConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
     record: RecordConfig = RecordConfig()
-    engine: Literal["sim", "local"] = "sim"
+    engine: Literal["sim", "local", "threads"] = "sim"
     local: LocalConfig = LocalConfig()
     seed: int = Field(0, ge=0, lt=2**63)
     on_divergence: Literal["stop", "continue"] = "stop"
@@ -262,6 +262,8 @@ def make(values: Mapping[str, Any]) -> Config:
             continue
         if section == "data" and "global_batch" in given:
             continue
+        if section == "schedule" and any(u in merged.get("budget", {}) for u in ("updates", "seconds")):
+            continue  # it would have no length on the work clock
         given.setdefault(field, value)
     merged.setdefault("cluster", {}).setdefault("workers", 1 if solver in ("plain", "constant-delay") else 4)
     merged["cluster"] = Cluster.parse(**merged["cluster"]).to_dict()

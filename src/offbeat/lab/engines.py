@@ -1,10 +1,10 @@
 """Which engine runs a plan."""
 
-from offbeat.core.errors import unknown
+from offbeat.core.errors import ConfigError, unknown
 from offbeat.engines.engine import Engine
 from offbeat.lab.plan import Plan
 
-CLOCKS = {"sim": "virtual", "local": "wall"}
+CLOCKS = {"sim": "virtual", "local": "wall", "threads": "wall"}
 
 
 def clock_of(plan: Plan) -> str:
@@ -31,6 +31,8 @@ def build_engine(plan: Plan, threads: int) -> Engine:
         feed = plan.feed()
         parts = (plan.task, plan.solver, plan.cluster, feed)
         return Local(*parts, seed=plan.seed, threads=threads, options=options, recipe=plan.recipe)
+    if plan.engine == "threads":
+        return _threads(plan, threads)
     from offbeat.engines.sim import Sim
 
     return Sim(
@@ -42,6 +44,26 @@ def build_engine(plan: Plan, threads: int) -> Engine:
         threads=threads,
         gap=plan.gap,
         samples_per_worker=per_worker,
+    )
+
+
+def _threads(plan: Plan, threads: int) -> Engine:
+    """Hogwild!, or plain SGD on one thread: what a kernel that trains in place can be."""
+    from offbeat.engines.threads import Threads
+    from offbeat.solvers.checks import additive
+
+    if plan.solver_name not in ("plain", "hogwild") or getattr(plan.solver, "locked", False):
+        rule = "hogwild with locked=true" if plan.solver_name == "hogwild" else plan.solver_name
+        raise ConfigError(f"the threads engine runs plain and hogwild (without a lock), not {rule}")
+    if plan.partition != "shared" or plan.cluster.events or plan.cluster.delay or plan.budget.per == "worker":
+        raise ConfigError("the threads engine has no delays, joins, losses, partitions and budgets per worker")
+    workers = plan.cluster.workers
+    if plan.solver_name == "plain" and workers != 1:
+        raise ConfigError(f"plain runs on one worker, got workers={workers}: use --workers 1, or hogwild")
+    eta = getattr(plan.solver, "eta", None) or additive(plan.solver.opt, "plain", "the kernel trains in place")  # type: ignore[attr-defined]
+    solver = plan.solver
+    return Threads(
+        plan.task, solver, lambda work: eta * solver.rate(work), workers=workers, seed=plan.seed, threads=threads
     )
 
 

@@ -53,6 +53,7 @@ TASKS: Mapping[str, Entry] = {
             "budget.epochs": 1,
             "evaluate.every": "0.1epochs",
             "record.gap": False,
+            "schedule.kind": "polynomial",
         },
     ),
 }
