@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from offbeat.core.effects import Gradient, View
+
 
 def weighted_mean(values: Sequence[Any], weights: Sequence[float]) -> Any:
     """sum_i n_i g_i / sum_i n_i, in the order given. Equal weights: sum_i g_i / W, so that no rounding is added."""
@@ -34,12 +36,17 @@ def _total(terms: Iterable[Any]) -> Any:
 
 def payload_bytes(payload: Any) -> int:
     """Bytes a message would take on a wire: its vectors; the few numbers beside them are not counted."""
+    kind = type(payload)
+    if kind is Gradient:  # nearly all of them
+        return int(payload.value.nbytes)
+    if kind is View:
+        return int(payload.x.nbytes)
     if payload is None:
         return 0
     nbytes = getattr(payload, "nbytes", None)
     if nbytes is not None:
         return int(nbytes)
-    for field in ("value", "x"):  # a Gradient, a View
+    for field in ("value", "x"):
         if hasattr(payload, field):
             return payload_bytes(getattr(payload, field))
     if isinstance(payload, list | tuple):

@@ -5,9 +5,11 @@ which samples a worker's k-th batch holds. Numbers come in blocks, because makin
 thousands of draws.
 """
 
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import chain, count
 from typing import Any
 
 import numpy as np
@@ -55,10 +57,10 @@ class Dial:
 class Draws:
     """The endless sequence of floats of one (stream, source), drawn in blocks, readable from any position.
 
-    Who draws from many sources in one thread hands them one `dial`.
+    `next()` gives the next one. Who draws from many sources in one thread hands them one `dial`.
     """
 
-    __slots__ = ("_dial", "_offset", "_sample", "_seed", "_source", "_start", "_stream", "_values")
+    __slots__ = ("_block", "_dial", "_made", "_sample", "_seed", "_source", "_stream", "next")
 
     def __init__(
         self, sample: Sample, *, seed: int, stream: str, source: int, position: int = 0, dial: Dial | None = None
@@ -67,28 +69,24 @@ class Draws:
         self._dial = dial or Dial()
         self.position = position
 
-    def next(self) -> float:
-        try:
-            value: float = self._values[self._offset]
-        except IndexError:
-            self._fill()
-            value = self._values[self._offset]
-        self._offset += 1
-        return value
-
     @property
     def position(self) -> int:
         """How many were drawn."""
-        return self._start + self._offset
+        _, _, *drawn = self._block.__reduce__()  # an iterator over an array knows how far it has come, until its end
+        return self._made + (drawn[0] if drawn else BLOCK)
 
     @position.setter
     def position(self, position: int) -> None:
-        self._offset = position % BLOCK
-        self._start = position - self._offset
-        self._values: memoryview | tuple[()] = ()
+        self._made = position - BLOCK  # as if the block before had just been used up
+        self._block: Any = iter(array("d"))
+        next(self._block, None)
+        self.next: Callable[[], float] = chain.from_iterable(self._blocks(position)).__next__
 
-    def _fill(self) -> None:
-        block, self._offset = divmod(self.position, BLOCK)
-        self._start = block * BLOCK
-        values = self._sample(self._dial.at(self._seed, self._stream, self._source, block), BLOCK)
-        self._values = values.data  # a list of floats would be four times as large, and slower in thousands
+    def _blocks(self, position: int) -> Iterator[Iterator[float]]:
+        first, skip = divmod(position, BLOCK)
+        for block in count(first):
+            values = self._sample(self._dial.at(self._seed, self._stream, self._source, block), BLOCK)
+            self._block = iter(array("d", values.tobytes()))  # compact: thousands of workers have one each
+            self._block.__setstate__(skip)
+            self._made, skip = block * BLOCK, 0
+            yield self._block

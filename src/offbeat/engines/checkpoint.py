@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from offbeat.core.effects import Applied, Call, Gradient
-from offbeat.core.task import Point
 from offbeat.engines.pool import Job
 from offbeat.engines.sim import COMPUTED, Sim
 from offbeat.engines.slot import WorkerSlot
@@ -53,7 +52,7 @@ def save(sim: Sim, tensors: dict[str, Any]) -> Any:
         job = None
         if w.job is not None:
             j = w.job
-            job = (j.point.x, j.version, j.source, j.draw, j.started, j.due, j.delay)
+            job = (j.x, j.version, j.source, j.draw, j.started, j.due, j.delay)
         positions = (w.times.position, [d.position for d in w.delays])
         workers.append({**{n: getattr(w, n) for n in _SLOTS}, "job": job, "positions": positions})
     tree = {
@@ -101,7 +100,7 @@ def restore(sim: Sim, encoded: Any, tensors: Mapping[str, Any]) -> None:
                 sim.reduction.waiting[i] = pending
         if saved["job"] is not None:
             x, version, source, draw, started, due, delay = saved["job"]
-            w.job = Job(Point(x, w.buffers), version, source, draw, started=started)
+            w.job = Job(x, version, w.buffers, source, draw, started)
             w.job.due, w.job.delay = due, delay
             sim.dispatch(w.job)
     # A stale event of a cancelled gradient keeps None as its job, which no worker's job is.

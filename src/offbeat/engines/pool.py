@@ -8,16 +8,30 @@ from typing import Any
 import torch
 
 from offbeat.core.effects import Gradient
-from offbeat.core.task import Point
+from offbeat.core.task import Buffers
 
 
 class Job:
     """One gradient to compute: its point and batch are known now, its result is due later."""
 
-    __slots__ = ("batch", "closed", "delay", "draw", "due", "future", "key", "point", "source", "started", "version")
+    __slots__ = (
+        "batch",
+        "buffers",
+        "closed",
+        "delay",
+        "draw",
+        "due",
+        "future",
+        "key",
+        "source",
+        "started",
+        "version",
+        "x",
+    )
 
-    def __init__(self, point: Point, version: int | None, source: int, draw: int, *, started: float) -> None:
-        self.point, self.version, self.source, self.draw, self.started = point, version, source, draw, started
+    def __init__(self, x: Any, version: int | None, buffers: Buffers, source: int, draw: int, started: float) -> None:
+        self.x, self.version, self.buffers = x, version, buffers
+        self.source, self.draw, self.started = source, draw, started
         self.due = started
         self.delay = 0.0  # how much of due - started is injected delay
         self.batch: Any = None

@@ -113,6 +113,7 @@ class Sim:
         self._scripts = split_schedule(cluster)
         self.initial = task.init(seed)
         self._timing = isinstance(self.initial.x, Void)
+        self._instant = cluster.transfer_time(10**18) == 0  # messages take no time, whatever their size
         present = tuple(i for i in range(cluster.workers) if cluster.first_join(i) == 0)
         joining = tuple(sorted({e.worker for e in cluster.events if e.kind == "join" and e.at > 0}))
         self.world = World(cluster.workers, task.layout, present, feed.batch, task.size, seed, joining)
@@ -249,9 +250,8 @@ class Sim:
             w.start, w.answers = self.codec.snapshot(w.state), []
         w.round = self.solver.round(w.state)
 
-    def _advance(self, i: int, answer: Any) -> None:
+    def _advance(self, i: int, w: WorkerSlot, answer: Any) -> None:
         """Answers the effect that the worker's rule waits for."""
-        w = self.workers[i]
         if self.resumable:
             w.answers.append(("answer", None, answer))
         self._pursue(i, w, answer)
@@ -325,7 +325,7 @@ class Sim:
 
     def _compute_from_now(self, i: int, w: WorkerSlot, effect: Grad) -> None:
         source, draw = self.feed.take(i)
-        job = Job(Point(effect.at, w.buffers), effect.version, source, draw, started=self.now)
+        job = Job(effect.at, effect.version, w.buffers, source, draw, self.now)
         if self._scripts is None:
             for delay in w.delays:
                 job.delay += delay.next()
@@ -358,15 +358,15 @@ class Sim:
         return due
 
     def _compute(self, job: Job) -> Gradient:
-        return self.task.gradient(job.point, job.batch, job.key)
+        return self.task.gradient(Point(job.x, job.buffers), job.batch, job.key)
 
     def _on_computed(self, i: int, job: Job | None) -> None:
         w = self.workers[i]
         if job is None or w.job is not job:
             return  # cancelled, or its worker was lost
         w.job = None
-        g = self.pool.take(job)
-        g.at, g.version, g.source, g.draw = job.point.x, job.version, job.source, job.draw
+        g = self._compute(job) if self._timing else self.pool.take(job)
+        g.at, g.version, g.source, g.draw = job.x, job.version, job.source, job.draw
         g.started, g.computed, g.work = job.started, self.now, self.samples
         w.buffers, g.buffers = g.buffers, None
         w.samples += g.samples
@@ -377,7 +377,7 @@ class Sim:
             self._note(i, g, getattr(self.server, "version", None), IN_FLIGHT, None)
             return
         w.gradient = g
-        self._advance(i, g)
+        self._advance(i, w, g)
 
     def _drop_job(self, i: int, outcome: str) -> None:
         w = self.workers[i]
@@ -397,7 +397,7 @@ class Sim:
     def _send_to_server(self, i: int, w: WorkerSlot, payload: Any) -> None:
         size = payload_bytes(payload)
         self.bytes += size
-        takes = self.cluster.transfer_time(size)
+        takes = 0.0 if self._instant else self.cluster.transfer_time(size)
         if takes > 0:
             w.communicating += takes
             self.push(self.now + takes, i, ARRIVED, (w.life, payload))
@@ -430,37 +430,40 @@ class Sim:
         """Runs the server's rule to its end, then sends what it said: a reply must not re-enter a rule half done."""
         outgoing: list[Reply | Cancel] = []
         for effect in effects:
-            if type(effect) is Reply or type(effect) is Cancel:
-                outgoing.append(effect)
+            kind = type(effect)
+            if kind is Reply or kind is Cancel:
+                outgoing.append(effect)  # type: ignore[arg-type]  # it is one of the two
             else:
                 self.announce(effect)
         for message in outgoing:
-            to = self.workers[message.worker]
+            i, to = message.worker, self.workers[message.worker]
+            replying = type(message) is Reply
             value = message.value if type(message) is Reply else None
             size = payload_bytes(value)
             self.bytes += size
-            takes = self.cluster.transfer_time(size)
-            code = DELIVERED if type(message) is Reply else CANCELLING
-            data = (to.life, value)
+            takes = 0.0 if self._instant else self.cluster.transfer_time(size)
             if takes > 0:
                 to.communicating += takes
-                self.push(self.now + takes, message.worker, code, data)
+                self.push(self.now + takes, i, DELIVERED if replying else CANCELLING, (to.life, value))
+            elif replying:
+                self.deliver(i, to.life, value)
             else:
-                self._handlers[code](message.worker, data)
+                self._on_cancelling(i, (to.life, value))
 
     def _on_delivered(self, i: int, data: tuple[int, Any]) -> None:
         self.deliver(i, *data)
 
     def deliver(self, i: int, life: int, value: Any) -> None:
         """Answers the effect that worker i waits for, unless it was lost meanwhile."""
-        if not self._void(i, life):
-            self._advance(i, value)
+        w = self.workers[i]
+        if w.alive and w.life == life:
+            self._advance(i, w, value)
 
     def _on_cancelling(self, i: int, data: tuple[int, Any]) -> None:
         w = self.workers[i]
         if w.alive and w.life == data[0] and w.job is not None:
             self._drop_job(i, CANCELLED)
-            self._advance(i, None)
+            self._advance(i, w, None)
 
     # -- joins and losses ---------------------------------------------------------------------------------------
 

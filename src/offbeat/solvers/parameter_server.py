@@ -69,7 +69,8 @@ class Arrival:
 
     __slots__ = ("gradient", "refused", "tau", "worker")
 
-    def __init__(self, worker: int, gradient: Gradient, tau: int) -> None:
+    def __init__(self, worker: int, gradient: Gradient, tau: int | None) -> None:
+        assert tau is not None, "a parameter server's gradients have versions"
         self.worker, self.gradient, self.tau = worker, gradient, tau
         self.refused = False
 
@@ -150,9 +151,7 @@ class ParameterServer(Solver):
             s.absent.add(worker)
             yield from self._admit(s)
             return
-        tau = trace.staleness(s.version, g.version)
-        assert tau is not None
-        arrival = Arrival(worker, g, tau)
+        arrival = Arrival(worker, g, trace.staleness(s.version, g.version))
         stepping = False
         if self.gate is not None and not self.gate(s, arrival):
             arrival.refused = True
@@ -203,12 +202,13 @@ class ParameterServer(Solver):
         opt.load(saved["opt"])
         return Server(**{**saved, "opt": opt, "world": world})
 
-    def _step(self, s: Server, count: int) -> Iterator[ServerEffect]:
+    def _step(self, s: Server, count: int) -> list[ServerEffect]:
         """x <- opt(x, sum_l n_l scale_l d_l / sum_l n_l scale_l) at the mean scale, in worker order."""
         taken, s.held = s.held[:count], s.held[count:]
+        announced: list[ServerEffect] = []
         for h in taken:
             s.samples += h.gradient.samples
-            yield Applied(h.worker, h.gradient, s.version, s.x)
+            announced.append(Applied(h.worker, h.gradient, s.version, s.x))
         if count == 1:
             direction, factor = taken[0].direction, taken[0].scale
         else:
@@ -221,7 +221,8 @@ class ParameterServer(Solver):
             direction = clipped(direction, self.clip)
         s.x = s.opt.step(direction, factor * self.server_rate(s), s.samples)
         s.version += 1
-        yield Stepped()
+        announced.append(Stepped())
+        return announced
 
     def _admit(self, s: Server) -> Iterator[ServerEffect]:
         """Lets in who asked and may begin; the first of them, if there is nobody else."""
@@ -254,6 +255,8 @@ def clipped(g: Any, bound: float) -> Any:
 
 def everybody(s: Server) -> int:
     """Collect: all that are held, once every live worker has delivered."""
+    if len(s.held) < len(s.live):  # no need to look who
+        return 0
     return len(s.held) if s.live <= {h.worker for h in s.held} else 0
 
 
