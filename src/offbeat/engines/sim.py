@@ -321,7 +321,7 @@ class Sim:
             self._compute_from_now(i, w, effect)
         else:
             w.fed = True
-            self._advance(i, None)
+            self._advance(i, w, None)
 
     def _compute_from_now(self, i: int, w: WorkerSlot, effect: Grad) -> None:
         source, draw = self.feed.take(i)
