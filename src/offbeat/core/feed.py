@@ -56,6 +56,10 @@ class Feed:
         """The worker's next (source, draw)."""
         k = self.draws[worker]
         self.draws[worker] = k + 1
+        return self.nth(worker, k)
+
+    def nth(self, worker: int, k: int) -> tuple[int, int]:
+        """The worker's k-th (source, draw)."""
         return (0, k * self._workers + worker) if self._interleaved else (worker, k)
 
     def indices(self, source: int, draw: int) -> Indices | None:

@@ -3,7 +3,8 @@
 from typing import Any
 
 from offbeat.core.effects import Applied, Gradient, Refused, Stepped
-from offbeat.core.trace import APPLIED, REFUSED, staleness
+from offbeat.core.trace import APPLIED, RECEIVED, REFUSED, staleness
+from offbeat.engines.local import ring
 from offbeat.engines.local.setup import Site
 
 COUNTERS = ("updates", "samples", "samples_applied", "bytes", "queued", "served")
@@ -18,6 +19,8 @@ class Books:
         self.journal: list[tuple[float, str, int, int]] = []
         self.updates = self.samples = self.samples_applied = self.bytes = 0
         self.queued = self.served = 0.0
+        self._noted: set[tuple[int, int]] = set()  # batches that have a row ...
+        self._settled = [0] * site.cluster.workers  # ... besides the first so many of each worker
 
     def counters(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in COUNTERS}
@@ -25,6 +28,7 @@ class Books:
     def load(self, saved: dict[str, Any]) -> None:
         for name in COUNTERS:
             setattr(self, name, saved[name])
+        self._settled = self._site.arena.draws.tolist()
         self._share()
 
     def happened(self, what: str, worker: int, number: int = 0) -> None:
@@ -73,8 +77,10 @@ class Books:
         correct: int | None,
         *,
         outcome: str,
+        tau: int | None = None,
     ) -> None:
-        age, used = staleness(version, read), outcome == APPLIED
+        age, used = staleness(version, read) if tau is None else tau, outcome == APPLIED
+        self._noted.add((source, draw))
         begin = (time, worker, source, draw, read, version, age, gap, used, outcome)
         self.rows.append((*begin, loss, samples, started, computed, norm, correct))
         if used or outcome == REFUSED:
@@ -82,12 +88,59 @@ class Books:
             self.samples_applied += samples if used else 0
             self._share()
 
-    def unfinished(self, i: int, version: int | None, outcome: str) -> None:
-        """One row for the gradient that worker i was computing."""
+    def settle(self, i: int, version: int | None, outcome: str) -> bool:
+        """One row for every batch that worker i has drawn and that has none yet: what it computes, and what it keeps.
+
+        True if there was one.
+        """
         arena, now = self._site.arena, self._site.clock.now()
-        read = int(arena.job_version[i])
-        values = (i, int(arena.job_source[i]), int(arena.job_draw[i]), None if read < 0 else read, version)
-        self.row(now, *values, None, None, 0, float(arena.job_started[i]), now, None, None, outcome=outcome)
+        found = False
+        for k in range(self._settled[i], int(arena.draws[i])):
+            source, draw = self._site.feed.nth(i, k)
+            if (source, draw) not in self._noted:
+                found = True
+                read = int(arena.job_version[i])
+                values = (i, source, draw, None if read < 0 else read, version, None, None, 0)
+                self.row(now, *values, float(arena.job_started[i]), now, None, None, outcome=outcome)
+            self._noted.discard((source, draw))
+        self._settled[i] = int(arena.draws[i])
+        return found
+
+    def trim(self) -> None:
+        """Forgets batches that have their rows, but for those after a gap."""
+        for i in range(len(self._settled)):
+            while (pair := self._site.feed.nth(i, self._settled[i])) in self._noted:
+                self._noted.discard(pair)
+                self._settled[i] += 1
+
+    def listen(self) -> None:
+        """Takes over what workers have announced."""
+        for i, r in ring.read(self._site.arena):
+            if r.kind == ring.STEP:
+                self.stepped()
+                continue
+            source, draw = int(r.source), int(r.draw)
+            if r.kind == ring.RECEIVED_ROW:
+                seen = (None, None, ring.whole(r.staleness), None, True, RECEIVED, r.loss, 0)
+                self.rows.append((r.time, i, source, draw, *seen, r.time, r.time, ring.real(r.norm), None))
+                continue
+            self.row(
+                r.time,
+                i,
+                source,
+                draw,
+                ring.whole(r.read),
+                ring.whole(r.version),
+                ring.real(r.gap),
+                r.loss,
+                int(r.samples),
+                r.started,
+                r.computed,
+                ring.real(r.norm),
+                ring.whole(r.correct),
+                outcome=APPLIED,
+                tau=ring.whole(r.staleness),
+            )
 
     def snapshot(self, i: int, read: int, version: int | None, outcome: str) -> None:
         """One row for parameters that were sent and not yet used."""

@@ -1,6 +1,7 @@
 """The cradle: a process that imports torch once and forks nurseries; one a run, or one for many runs."""
 
 import contextlib
+import importlib
 import json
 import os
 import select
@@ -22,9 +23,10 @@ class Cradle:
 
     def __init__(self) -> None:
         self._line, theirs = Channel.pair()
-        code = f"{_START}main({theirs.fileno()}, {os.getpid()})"
+        code = f"{_START}main({theirs.fileno()}, {os.getpid()}, json.loads(sys.argv[2]))"
+        ours = [name for name in sys.modules if name.partition(".")[0] in ("offbeat", "sklearn")]
         self._process = subprocess.Popen(
-            [sys.executable, "-c", code, json.dumps(sys.path)],
+            [sys.executable, "-c", code, json.dumps(sys.path), json.dumps(ours)],
             stdin=subprocess.DEVNULL,
             pass_fds=(theirs.fileno(),),
         )
@@ -64,8 +66,8 @@ class Nursling:
         os.close(self._fd)
 
 
-def main(line_fd: int, guardian: int) -> None:
-    """The process itself."""
+def main(line_fd: int, guardian: int, modules: list[str]) -> None:
+    """The process itself. It imports what its parent has imported, so that those it forks need not."""
     die_with_parent()
     if os.getppid() != guardian:
         return  # it ended before we could ask the kernel
@@ -75,9 +77,13 @@ def main(line_fd: int, guardian: int) -> None:
     line = Channel(socket.socket(fileno=line_fd))
     import torch
 
-    from offbeat.engines.local import nursery, server, worker  # noqa: F401  # so that forks need not
+    from offbeat.engines.local import nursery
 
     torch.set_num_threads(1)
+    torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)  # the first optimizer imports half of torch
+    for name in modules:
+        with contextlib.suppress(Exception):  # whoever needs it will say so
+            importlib.import_module(name)
     with contextlib.suppress(Closed):
         while True:
             message, fds = line.receive_with_fds(None, 2)

@@ -13,13 +13,28 @@ import signal
 import time
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import replace
 from math import inf
 from typing import Any, ClassVar
 
-from offbeat.core.effects import Applied, Call, Grad, Stepped, Stop
+from offbeat.core.effects import (
+    AllReduce,
+    Applied,
+    Call,
+    Grad,
+    Lock,
+    Mix,
+    Send,
+    SharedAdd,
+    SharedRead,
+    Stepped,
+    Stop,
+    Unlock,
+    Wait,
+)
 from offbeat.core.errors import ConfigError, OffbeatError
 from offbeat.core.feed import Feed
-from offbeat.core.solver import Solver
+from offbeat.core.solver import Solver, World
 from offbeat.core.task import Point, Task
 from offbeat.core.trace import APPLIED, LOST, Row
 from offbeat.core.void import Void
@@ -27,6 +42,7 @@ from offbeat.engines.cluster import Cluster
 from offbeat.engines.engine import Watcher
 from offbeat.engines.local import memory
 from offbeat.engines.local.cradle import Cradle, Nursling
+from offbeat.engines.local.exchange import lost_share
 from offbeat.engines.local.setup import Options, Recipe, Setup, check_cluster, world_of
 from offbeat.engines.local.wire import Channel, Closed, LocalError
 from offbeat.engines.pool import Pool
@@ -38,7 +54,9 @@ _CONSTRUCTION_SECONDS = 300.0  # for importing torch and making the task
 class Local:
     """One real run: construct (or restore), then `run()`."""
 
-    asks: ClassVar[frozenset[type]] = frozenset({Grad, Call, Applied, Stepped, Stop})
+    asks: ClassVar[frozenset[type]] = frozenset(
+        {Grad, Call, AllReduce, Send, Wait, Mix, SharedRead, SharedAdd, Lock, Unlock, Applied, Stepped, Stop}
+    )
     clock: ClassVar[str] = "wall"
 
     def __init__(
@@ -79,6 +97,7 @@ class Local:
             )
         self.world = world_of(cluster, task, feed, seed)
         server = solver.init_server(self.initial.x, self.world)
+        self._joinable = _can_join(solver, self.initial, self.world)
         self._x: Any = solver.parameters(server, {})
         self._lr = solver.lr(server, 0)
         self.arena = memory.create(memory.shape_of(cluster.workers, self.initial.x, self.initial.buffers))
@@ -187,7 +206,7 @@ class Local:
 
     @property
     def lost_share(self) -> float | None:
-        return None
+        return lost_share(self.arena, self._x)
 
     @property
     def optimizer_group(self) -> dict[str, Any] | None:
@@ -255,12 +274,15 @@ class Local:
     def _open_server(self, *, joining: bool) -> None:
         assert self._line is not None
         ours, theirs = Channel.pair()
+        expected = list(range(self.cluster.workers)) if joining else list(self.world.present)
+        self.arena.alive[:] = 0
+        self.arena.alive[expected] = 1  # nobody who comes first goes on without them
         self._line.send(("server", self._saved, self._server_life), theirs.fileno())
         theirs.close()
         self._server = ours
         self._server_life += 1
         self._inbox.clear()
-        for i in self.world.present if not joining else range(self.cluster.workers):
+        for i in expected:
             self._start_worker(i, joins=joining)
         self._go()
 
@@ -277,7 +299,7 @@ class Local:
         self._present[i] += self.now - self._arrived[i]
         if kind == "lost":
             how = self._exit_of("worker", i)
-            restart = self.options.on_loss == "restart" and self._losses < self.options.restarts
+            restart = self.options.on_loss == "restart" and self._joinable and self._losses < self.options.restarts
             self._losses += 1
             self.incidents.append(f"worker {i} was lost ({how}); {'restarted' if restart else 'left out'}")
             if restart:
@@ -390,6 +412,15 @@ class Local:
 
 
 _KEPT = ("draws", "samples", "computing", "delayed", "communicating", "locked")
+
+
+def _can_join(solver: Solver, initial: Point, world: World) -> bool:
+    """Whether a lost worker can be started anew: some methods cannot take anybody in."""
+    try:
+        solver.init_server(initial.x, replace(world, joining=tuple(range(world.workers))))
+    except ConfigError:
+        return False
+    return True
 
 
 def pickled(setup: Setup) -> bytes:

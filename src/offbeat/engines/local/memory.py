@@ -5,6 +5,7 @@ sparse: what is never written costs nothing. Every number below has exactly one 
 """
 
 import ctypes
+import json
 import mmap
 import os
 import re
@@ -23,7 +24,10 @@ from offbeat.core.units import format_size
 
 _PAGE = 4096
 _TENSORS_PER_MESSAGE = 8  # how many vectors of the parameters' size a message may hold
+_NOTE = 1024  # bytes for numbers beside published parameters
 MAILBOXES = 4  # messages to peers that one worker may have under way
+RING, RECORD = 1024, 16  # announcements of a worker that the server has not read yet, and the numbers of each
+PROBES = 64  # components of a shared vector whose additions are counted
 
 
 class Part(NamedTuple):
@@ -61,6 +65,9 @@ class Arena:
     | `draws` | mini-batches taken; outlives the worker | `samples` | processed |
     | `job` | 1 while it computes a gradient | `job_version`, `job_draw`, `job_source`, `job_started` | of which |
     | `replies` | answers received | `half` | which half of its published block is valid |
+    | `head` | announcements written to its ring | `tail` | by the server: announcements read |
+    | `adds` | to the shared vector, finished | `announced` | samples of its own gradients, applied |
+    | `shown` | times it published | `alive` | by the server | `mixed` | under the worker's lock: averages made |
     | `computing`, `delayed`, `communicating` | seconds | `cancel` | by the server: 1 + replies before the one |
     """
 
@@ -75,11 +82,12 @@ class Arena:
             return start
 
         header, whole, real = section(64 * 8), section(w * 16 * 8), section(w * 16 * 8)
-        read = section(w * MAILBOXES * w * 8)
+        unread, rings = section(w * MAILBOXES * w * 8), section(w * RING * RECORD * 8)
+        probes = section(w * 2 * PROBES * 8)
         self._slot = _round(_TENSORS_PER_MESSAGE * n + 65536, _PAGE)
-        self._published = _round(n, 64) + shape.buffers
-        snapshot, shared, self._result = section(n), section(n), section(n)
-        self._push, self._pull = section(w * self._slot), section(w * self._slot)
+        self._published = _NOTE + _round(n, 64) + shape.buffers
+        snapshot, shared = section(n), section(n)
+        self._push, self._pull, self._own = (section(w * self._slot) for _ in range(3))
         self._publish = section(w * 2 * self._published)
         self._mail = section(w * MAILBOXES * self._slot)
         self.size = at
@@ -93,18 +101,21 @@ class Arena:
         limits = np.frombuffer(self.map, np.float64, 64, header)
         self.loss_limit = limits[8:9]  # by the server: a loss above it is shown to the watcher
         ints = np.frombuffer(self.map, np.int64, w * 16, whole).reshape(w, 16)
-        names = ("draws", "samples", "job", "job_version", "job_draw", "job_source", "replies", "half", "cancel")
         self.draws, self.samples, self.job, self.job_version, self.job_draw, self.job_source = ints.T[:6]
-        self.replies, self.half, self.cancel = ints.T[6 : len(names)]
+        self.replies, self.half, self.cancel, self.head, self.tail, self.adds, self.announced = ints.T[6:13]
+        self.shown, self.alive, self.mixed = ints.T[13:]
         floats = np.frombuffer(self.map, np.float64, w * 16, real).reshape(w, 16)
         self.job_started, self.computing, self.delayed, self.communicating, self.locked = floats.T[:5]
-        self.unread = np.frombuffer(self.map, np.int64, w * MAILBOXES * w, read).reshape(w, MAILBOXES, w)
+        self.unread = np.frombuffer(self.map, np.int64, w * MAILBOXES * w, unread).reshape(w, MAILBOXES, w)
+        self.rings = np.frombuffer(self.map, np.float64, w * RING * RECORD, rings).reshape(w, RING, RECORD)
+        self.probes = np.frombuffer(self.map, np.float64, w * 2 * PROBES, probes).reshape(w, 2, PROBES)
         self.snapshot, self.shared = self._vector(snapshot), self._vector(shared)
-        self.result = self._vector(self._result)
 
-    def _vector(self, offset: int) -> Tensor:
-        dtype = getattr(torch, self.shape.dtype)
-        return torch.frombuffer(self.map, dtype=dtype, count=self.shape.vector, offset=offset)
+    def _vector(self, offset: int, size: int | None = None) -> Tensor:
+        size, dtype = self.shape.vector if size is None else size, getattr(torch, self.shape.dtype)
+        if size > _TENSORS_PER_MESSAGE * self.shape.vector:
+            raise ConfigError(f"a vector of {size} elements does not fit its slot of shared memory")
+        return torch.frombuffer(self.map, dtype=dtype, count=size, offset=offset)
 
     # -- messages -----------------------------------------------------------------------------------------------
 
@@ -151,10 +162,13 @@ class Arena:
 
     # -- what a worker shows of itself --------------------------------------------------------------------------
 
-    def publish(self, i: int, x: Tensor | None, buffers: Buffers) -> None:
+    def publish(self, i: int, x: Tensor | None, numbers: Mapping[str, float], buffers: Buffers) -> None:
         """Written beside the valid half, which then changes over: a reader never sees half of it."""
         half = 1 - int(self.half[i])
         at = self._publish + (2 * i + half) * self._published
+        note = json.dumps(numbers).encode().ljust(_NOTE)
+        self.map[at : at + _NOTE] = note[:_NOTE]
+        at += _NOTE
         if x is not None:
             self._vector(at).copy_(x)
         at += _round(self.shape.nbytes, 64)
@@ -162,26 +176,32 @@ class Arena:
             self._view(at, b.dtype, b.numel()).copy_(b.reshape(-1))
             at += _round(b.numel() * b.element_size(), 64)
         self.half[i] = half
+        self.shown[i] += x is not None
 
-    def published(self, i: int) -> Tensor:
-        """The parameters that worker i last published."""
-        return self._vector(self._publish + (2 * i + int(self.half[i])) * self._published).clone()
+    def published(self, i: int) -> tuple[Tensor, dict[str, float]]:
+        """The parameters that worker i last published, and the numbers beside them."""
+        at = self._publish + (2 * i + int(self.half[i])) * self._published
+        return self._vector(at + _NOTE).clone(), json.loads(self.map[at : at + _NOTE])
 
     def published_buffers(self, i: int, like: Buffers) -> Buffers:
         if like is None:
             return None
-        at = self._publish + (2 * i + int(self.half[i])) * self._published + _round(self.shape.nbytes, 64)
+        at = self._publish + (2 * i + int(self.half[i])) * self._published + _NOTE + _round(self.shape.nbytes, 64)
         found = {}
         for name, b in like.items():
             found[name] = self._view(at, b.dtype, b.numel()).clone().reshape(b.shape)
             at += _round(b.numel() * b.element_size(), 64)
         return found
 
-    # -- slices of an all-reduce --------------------------------------------------------------------------------
+    # -- vectors in place ---------------------------------------------------------------------------------------
 
-    def pushed(self, i: int) -> Tensor:
+    def own(self, i: int, size: int | None = None) -> Tensor:
+        """A vector of worker i: its parameters where peers average them, or the result of its group's all-reduce."""
+        return self._vector(self._own + i * self._slot, size)
+
+    def pushed(self, i: int, size: int) -> Tensor:
         """The first vector in worker i's slot, in place."""
-        return self._vector(self.push_slot(i))
+        return self._vector(self.push_slot(i), size)
 
 
 def create(shape: Shape) -> Arena:

@@ -17,14 +17,16 @@ from typing import Any
 
 from torch import Tensor
 
-from offbeat.core.effects import Cancel, Gradient, Reply, ServerEffect, View
+from offbeat.core.effects import Cancel, Gradient, Reply, Send, ServerEffect, SharedAdd, View
 from offbeat.core.reduction import payload_bytes
-from offbeat.core.trace import APPLIED, CANCELLED, IN_FLIGHT, LOST
+from offbeat.core.trace import CANCELLED, IN_FLIGHT, LOST
 from offbeat.engines.local.books import Books
+from offbeat.engines.local.gather import Gathering
 from offbeat.engines.local.setup import Site
 from offbeat.engines.local.wire import Channel, Closed, Mail
 
 TICK = 0.1  # seconds between two signs of life
+EAR = 0.004  # seconds between two looks at what workers announce
 
 
 class Peer:
@@ -37,6 +39,8 @@ class Peer:
         self.replies = 0
         self.last: Any = None  # the last reply
         self.waiting = False  # for a reply
+        self.idle = False  # it waits for a message of a peer
+        self.signs = 0  # of life, in shared memory
         self.fresh = True  # it has not begun with what it was last sent
         self.heard = time.monotonic()
 
@@ -66,10 +70,13 @@ class Server:
         self.state: Any
         self.stopped = False
         self._next_tick = 0.0
+        self._ear = EAR  # until it turns out that gradients come to the server
+        self.gathering = Gathering(self)
         self._poll = select.poll()
         for channel in (control, nursery):
             self._poll.register(channel, select.POLLIN)
         self._by_fd: dict[int, Peer] = {}
+        self._early: dict[int, list[tuple[Any, ...]]] = {}  # words to workers that are expected and not there yet
         elapsed = 0.0
         if saved is None:
             self.state = self.solver.init_server(site.initial.x, site.world)
@@ -88,7 +95,8 @@ class Server:
         self._wait_for_go()
         with contextlib.suppress(Closed):
             while not self._over():
-                left = max(0.0, min(self._next_tick - time.monotonic(), self.deadline - self.clock.now()))
+                self._listen()
+                left = max(0.0, min(self._next_tick - time.monotonic(), self.deadline - self.clock.now(), self._ear))
                 ready = self._poll.poll(left * 1000 + 0.5)
                 for fd, _ in ready:
                     peer = self._by_fd.get(fd)
@@ -125,6 +133,12 @@ class Server:
         peer.heard = time.monotonic()
         getattr(self, f"_on_{message[0]}")(peer, *message[1:])
 
+    def _listen(self) -> None:
+        """What workers have announced, if this solver's workers do; and is it time for the watcher?"""
+        if self._ear < TICK:
+            self.books.listen()
+            self._look_up()
+
     def _look_up(self) -> None:
         """Has the watcher asked to be called at this point?"""
         if self.books.samples >= self.next_samples or self.books.updates >= self.next_updates:
@@ -133,9 +147,15 @@ class Server:
     def _tick(self) -> None:
         """A sign of life, with what is new in the books; and a look at who is silent."""
         self._next_tick = time.monotonic() + TICK
+        self.books.listen()
+        self.books.trim()
         self.control.send(("tick", *self._news()))
         limit = time.monotonic() - self.site.options.patience_seconds
-        for peer in [p for p in self.peers.values() if not p.waiting and p.heard < limit]:
+        for peer in self.peers.values():
+            signs = int(self.arena.draws[peer.rank] + self.arena.head[peer.rank])
+            if signs != peer.signs or peer.waiting or peer.idle:
+                peer.signs, peer.heard = signs, time.monotonic()
+        for peer in [p for p in self.peers.values() if p.heard < limit]:
             self.control.send(("hung", peer.rank, time.monotonic() - peer.heard))
             peer.signal(signal.SIGKILL)  # its end is noticed like any other
             peer.heard = time.monotonic()
@@ -154,6 +174,7 @@ class Server:
         since = self.clock.now()
         for peer in self.peers.values():
             peer.signal(signal.SIGSTOP)
+        self.books.listen()
         self._show()
         self.control.send((kind, *details, *self._news()))
         self._wait_for_go()
@@ -170,8 +191,16 @@ class Server:
             pass
 
     def _show(self) -> None:
-        states = {i: SimpleNamespace(x=self.arena.published(i)) for i in sorted(self.peers)}
+        if SharedAdd in self.solver.asks:  # the vector itself is the state
+            self.state.x, self.state.version = self.arena.shared.clone(), int(self.arena.adds.sum())
+        there = [i for i in self._ranks() if self.site.shows and self.arena.shown[i]]
+        shown = {i: self.arena.published(i) for i in there}
+        states = {i: SimpleNamespace(x=x, memory=numbers) for i, (x, numbers) in shown.items()}
         self.arena.snapshot.copy_(self.solver.parameters(self.state, states))
+
+    def _ranks(self) -> list[int]:
+        """Who is there; or, when everybody has left, who was: what they knew is all there is."""
+        return sorted(self.peers) or list(range(self.site.cluster.workers))
 
     def _obey(self) -> bool:
         """Carries out one request of the parent; True when it says to go on."""
@@ -185,6 +214,7 @@ class Server:
             if not self.stopped:
                 for peer in self.peers.values():
                     peer.signal(signal.SIGSTOP)
+                self.books.listen()
                 self._show()
                 self.stopped = True
                 self.control.send(("stopped", *self._news()))
@@ -205,6 +235,8 @@ class Server:
     def _save(self) -> None:
         from safetensors.torch import save
 
+        self.books.listen()
+        self._show()
         tensors: dict[str, Tensor] = {}
         tree = self.site.codec.encode(self.solver.save_server(self.state), tensors)
         own = {name: t.detach().clone().contiguous() for name, t in tensors.items()}
@@ -228,16 +260,19 @@ class Server:
         peer.known = {"x0": self.site.initial.x}
         self.peers[rank] = self._by_fd[peer.channel.fileno()] = peer
         self._poll.register(peer.channel, select.POLLIN)
+        self.arena.alive[rank] = 1
+        for early in self._early.pop(rank, []):
+            self.tell(rank, early)
         if joins:
+            self._tell_others(rank, "back")
             self.books.happened("join", rank, int(self.arena.draws[rank]))
             self.perform(self.solver.on_join(self.state, rank))
 
     def lost(self, peer: Peer) -> None:
         """A worker's line is dead: what it computed is lost, and the rule must not wait for it."""
         self._part_with(peer)
-        if self.arena.job[peer.rank]:
-            self.books.unfinished(peer.rank, self._version, LOST)
-        elif peer.fresh and isinstance(peer.last, View):
+        self.books.listen()
+        if not self.books.settle(peer.rank, self._version, LOST) and peer.fresh and isinstance(peer.last, View):
             self.books.snapshot(peer.rank, peer.last.version, self._version, LOST)
         self.arena.job[peer.rank] = 0
         self._without(peer)
@@ -245,6 +280,8 @@ class Server:
 
     def _on_left(self, peer: Peer) -> None:
         self._part_with(peer)
+        self.books.listen()
+        self.books.settle(peer.rank, self._version, LOST)
         self._without(peer)
         self.control.send(("left", peer.rank))
 
@@ -252,10 +289,30 @@ class Server:
         del self.peers[peer.rank], self._by_fd[peer.channel.fileno()]
         self._poll.unregister(peer.channel)
         peer.close()
+        self.arena.alive[peer.rank] = 0
+        self.arena.unread[:, :, peer.rank] = 0
+
+    def _tell_others(self, rank: int, what: str) -> None:
+        if Send in self.solver.asks:
+            for i in sorted(self.peers):
+                if i != rank:
+                    self.tell(i, (what, rank))
+
+    def tell(self, i: int, message: tuple[Any, ...]) -> None:
+        """A word to worker i; if it is dead, that is noticed when its line is read."""
+        peer = self.peers.get(i)
+        if peer is None and self.arena.alive[i]:
+            self._early.setdefault(i, []).append(message)
+        if peer is not None:
+            peer.waiting, peer.heard = False, time.monotonic()
+            with contextlib.suppress(Closed):
+                peer.channel.send(message)
 
     def _without(self, peer: Peer) -> None:
         self.books.happened("lost", peer.rank)
         self.perform(self.solver.on_lost(self.state, peer.rank))
+        self.gathering.lost(peer.rank)
+        self._tell_others(peer.rank, "gone")
 
     # -- messages of workers ------------------------------------------------------------------------------------
 
@@ -267,6 +324,7 @@ class Server:
         peer.waiting, peer.fresh = True, False
         if isinstance(payload, Gradient):
             payload.work = self.books.samples
+            self._ear = TICK
         self.perform(self.solver.on_call(self.state, peer.rank, payload))
         self.books.queued += max(0.0, begun - sent)
         self.books.served += self.clock.now() - begun
@@ -303,7 +361,7 @@ class Server:
 
     def _on_cancelled(self, peer: Peer) -> None:
         self.books.happened("cancelled", peer.rank)
-        self.books.unfinished(peer.rank, self._version, CANCELLED)
+        self.books.settle(peer.rank, self._version, CANCELLED)
         peer.fresh = False
 
     def _on_loss(self, peer: Peer, loss: float) -> None:
@@ -315,13 +373,25 @@ class Server:
     def _on_failed(self, peer: Peer, why: str) -> None:
         self.control.send(("failed", peer.rank, why))
 
-    def _on_applied(self, peer: Peer, *values: Any) -> None:
-        *row, work = values
-        self.books.happened("applied", peer.rank, work)
-        self.books.row(*row, outcome=APPLIED)
+    def _on_reduce(self, peer: Peer, weight: float, members: Any, group: int | None, size: int) -> None:
+        peer.waiting = True
+        self.gathering.begin(peer.rank, weight, members, group, size)
 
-    def _on_stepped(self, peer: Peer) -> None:
-        self.books.stepped()
+    def _on_summed(self, peer: Peer, at: int, k: int) -> None:
+        peer.waiting = True
+        self.gathering.summed(at, k)
+
+    def _on_send(self, peer: Peer, to: list[int], k: int, tree: Any, parts: list[Any], size: int) -> None:
+        for j in to:
+            self.books.bytes += size
+            receiver = self.peers.get(j)
+            waiting = receiver is not None and receiver.waiting
+            self.tell(j, ("message", peer.rank, k, tree, parts))
+            if receiver is not None:
+                receiver.waiting, receiver.idle = waiting, False
+
+    def _on_idle(self, peer: Peer) -> None:
+        peer.idle = True
 
     # -- the end ------------------------------------------------------------------------------------------------
 
@@ -331,24 +401,23 @@ class Server:
 
     def _finish(self) -> None:
         """Closes the books: one row for every gradient that is still under way. The workers stand still."""
+        self.books.listen()
+        for worker, g in self.solver.held(self.state):
+            self.books.note(worker, g, self._version, IN_FLIGHT, None)
         for i, peer in sorted(self.peers.items()):
-            arrived = None
+            arrived = False
             with contextlib.suppress(Closed):
                 while (message := peer.channel.receive(0)) is not None:
                     if message[0] == "call":
-                        arrived = self.mail.unpack(message[1], message[2], self.arena.push_slot(i), peer.known)
-                    elif message[0] in ("applied", "stepped"):
-                        self._hear_late(peer, message)
-            if isinstance(arrived, Gradient):
-                self.books.note(i, arrived, self._version, IN_FLIGHT, None)
-            elif self.arena.job[i]:
-                self.books.unfinished(i, self._version, IN_FLIGHT)
-            elif arrived is None and peer.fresh and isinstance(peer.last, View):
+                        arrived = True
+                        payload = self.mail.unpack(message[1], message[2], self.arena.push_slot(i), peer.known)
+                        if isinstance(payload, Gradient):
+                            self.books.note(i, payload, self._version, IN_FLIGHT, None)
+            if self.books.settle(i, self._version, IN_FLIGHT) or arrived:
+                continue
+            if peer.fresh and isinstance(peer.last, View):
                 self.books.snapshot(i, peer.last.version, self._version, IN_FLIGHT)
-        for worker, g in self.solver.held(self.state):
-            self.books.note(worker, g, self._version, IN_FLIGHT, None)
+        for i in range(self.site.cluster.workers):  # those we have not even met
+            self.books.settle(i, self._version, IN_FLIGHT)
         self._show()
         self.control.send(("finished", *self._news()))
-
-    def _hear_late(self, peer: Peer, message: tuple[Any, ...]) -> None:
-        getattr(self, f"_on_{message[0]}")(peer, *message[1:])

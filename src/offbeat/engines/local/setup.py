@@ -2,6 +2,7 @@
 
 import importlib
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,9 +73,35 @@ class Site:
         self.codec = Codec(setup.solver.records)
         self.world = world_of(setup.cluster, task, setup.feed, setup.seed)
         self.clock = Clock(arena)
+        self.shows = shows_workers(setup.solver, initial, self.world)
 
     def fault(self, kind: str, at: int, worker: int | None, life: int = 1) -> bool:
         return Fault(kind, at, worker, life) in self.options.faults
+
+
+class _Spy(Mapping[int, Any]):
+    """An empty mapping that knows whether anybody looked into it."""
+
+    looked = False
+
+    def __getitem__(self, key: int) -> Any:
+        self.looked = True
+        raise KeyError(key)
+
+    def __iter__(self) -> Iterator[int]:
+        self.looked = True
+        return iter(())
+
+    def __len__(self) -> int:
+        self.looked = True
+        return 0
+
+
+def shows_workers(solver: Solver, initial: Point, world: World) -> bool:
+    """Whether the parameters that are evaluated are made of the workers' own."""
+    spy = _Spy()
+    solver.parameters(solver.init_server(initial.x, world), spy)
+    return spy.looked
 
 
 def world_of(cluster: Cluster, task: Task, feed: Feed, seed: int) -> World:

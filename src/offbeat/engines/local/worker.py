@@ -8,10 +8,29 @@ from typing import Any, NoReturn
 
 from torch import Tensor
 
-from offbeat.core.effects import Applied, Call, Grad, Gradient, Stepped, Stop
+from offbeat.core.effects import (
+    AllReduce,
+    Applied,
+    Call,
+    Grad,
+    Gradient,
+    Lock,
+    Mix,
+    Received,
+    Send,
+    SharedAdd,
+    SharedRead,
+    Stepped,
+    Stop,
+    Unlock,
+    Wait,
+)
 from offbeat.core.reduction import payload_bytes
 from offbeat.core.seeds import Draws, key64
+from offbeat.core.solver import Round
 from offbeat.core.task import Point
+from offbeat.engines.local import ring
+from offbeat.engines.local.exchange import Mixing, Post, SharedVector, Sums
 from offbeat.engines.local.setup import Site
 from offbeat.engines.local.wire import Channel, Closed, Mail
 
@@ -42,10 +61,31 @@ class Worker:
         self._handlers: dict[type, Callable[[Any], Any]] = {
             Grad: self._grad,
             Call: self._call,
-            Applied: self._applied,
-            Stepped: self._stepped,
+            Applied: self.announce,
+            Stepped: self.announce,
             Stop: self._stop,
         }
+        self._shown: Any = None  # the parameters that were last published
+        self._connect()
+
+    def _connect(self) -> None:
+        """What the solver asks for beyond gradients and the server."""
+        vector, sums, self.post = SharedVector(self), Sums(self), Post(self)
+        asks = self.solver.asks
+        self.mixing = Mixing(self) if Mix in asks else None
+        self._sums = sums
+        self._messages = Send in asks
+        self._handlers |= {
+            SharedRead: vector.read,
+            SharedAdd: vector.add,
+            Lock: vector.lock,
+            Unlock: vector.unlock,
+            AllReduce: sums.reduce,
+            Send: self.post.send,
+            Wait: self.post.wait,
+        }
+        if self.mixing is not None:
+            self._handlers[Mix] = self.mixing.mix
 
     def run(self, x0: Any) -> None:
         """Rounds without end. `x0` is None for a worker that comes later and has to ask."""
@@ -56,7 +96,7 @@ class Worker:
                 round, answer = self.solver.round(self.state), None
                 while True:
                     try:
-                        effect = round.send(answer)
+                        effect = self._step(round, answer)
                     except StopIteration:
                         break
                     answer = handlers[type(effect)](effect)
@@ -64,6 +104,33 @@ class Worker:
             self.channel.send(("left",))
         except Closed:
             pass  # the server is gone, and with it the run
+
+    def _step(self, round: Round, answer: Any) -> Any:
+        """Lets the rule run to its next request: alone, and then its parameters are there for all to see."""
+        if self.mixing is not None:
+            with self.mixing.lock:
+                self.mixing.fetch()
+                before = self.state.x
+                try:
+                    effect = round.send(answer)
+                finally:
+                    self.mixing.store(before)
+        else:
+            effect = round.send(answer)
+        if self.site.shows:
+            self._publish()
+        return effect
+
+    def _publish(self) -> None:
+        x = self.state.x if self.site.shows else None
+        if x is not self._shown:
+            self._shown = x
+            self._show()
+
+    def _show(self) -> None:
+        memory = getattr(self.state, "memory", None) or {}
+        numbers = {k: v for k, v in memory.items() if isinstance(v, int | float)}
+        self.arena.publish(self.rank, self._shown, numbers, self.buffers)
 
     # -- gradients ----------------------------------------------------------------------------------------------
 
@@ -84,14 +151,16 @@ class Worker:
         arena.delayed[i] += begun - started
         arena.computing[i] += g.computed - begun
         g.at, g.version, g.source, g.draw = effect.at, effect.version, source, draw
-        g.work = int(arena.work[0])
+        while self._messages and self.hear(0):  # what came in the meantime
+            pass
+        g.work = max(int(arena.work[0]), int(arena.announced.sum()))
         self.buffers, g.buffers = g.buffers, None
         if self.buffers is not None:
-            arena.publish(i, None, self.buffers)
+            self._show()
         self.gradients += 1
         if not g.loss <= arena.loss_limit[0]:
             self.channel.send(("loss", g.loss))
-            self._await("verdict")
+            self.await_("verdict")
         if arena.cancel[i] == arena.replies[i] + 1:
             self.channel.send(("cancelled",))
             arena.job[i] = 0
@@ -130,7 +199,7 @@ class Worker:
         sent = self.clock.now()
         self.channel.send(("call", tree, parts, sent, payload_bytes(effect.payload)))
         arena.job[i] = 0
-        _, tree, parts = self._await("reply")
+        _, tree, parts = self.await_("reply")
         received = self.clock.now()
         tensors = arena.read(arena.pull_slot(i), parts)
         self.known = {"x0": self.site.initial.x, **{f"r.{name}": t for name, t in tensors.items()}}
@@ -139,32 +208,57 @@ class Worker:
         arena.communicating[i] += (sent - begun) + (self.clock.now() - received)
         return value
 
-    def _await(self, kind: str) -> tuple[Any, ...]:
+    def await_(self, kind: str) -> list[Any]:
         """The server's next message of this kind. Without limit: a server that dies is noticed at once, and it is
         the server that finds out who hangs."""
         while True:
             message = self.channel.receive()
             assert message is not None
             if message[0] == kind:
-                return message
+                return list(message)
             self._other(message)
 
+    def hear(self, timeout_seconds: float | None) -> bool:
+        """Sees to one message that nobody waits for, if there is one in time."""
+        message = self.channel.receive(timeout_seconds)
+        if message is None:
+            return False
+        self._other(message)
+        return True
+
     def _other(self, message: tuple[Any, ...]) -> None:
-        raise TypeError(f"worker {self.rank} was sent {message[0]!r}")
+        kind, *details = message
+        if kind == "message":
+            self.post.receive(*details)
+        elif kind == "sum":
+            self._sums.sum_slice(*details)
+        elif kind == "gone":
+            self.post.gone.add(details[0])
+        elif kind == "back":
+            self.post.gone.discard(details[0])
+        else:
+            raise TypeError(f"worker {self.rank} was sent {kind!r}")
 
     # -- announcements ------------------------------------------------------------------------------------------
 
-    def _applied(self, effect: Applied) -> None:
-        g = effect.gradient
-        gap = None
-        if self.site.options.gap and effect.x is not None:
-            gap = float((effect.x - g.at).norm())
-        row = (effect.worker, g.source, g.draw, g.version, effect.version, gap, g.loss, g.samples)
-        self.channel.send(("applied", self.clock.now(), *row, g.started, g.computed, g.norm, g.correct, g.work))
-        self.arena.job[self.rank] = 0
-
-    def _stepped(self, effect: Stepped) -> None:
-        self.channel.send(("stepped",))
+    def announce(self, effect: Applied | Received | Stepped) -> None:
+        arena, i = self.arena, self.rank
+        if type(effect) is Stepped:
+            record = ring.Record(ring.STEP, self.clock.now())
+        elif type(effect) is Received:
+            g = effect.gradient
+            record = ring.of_gradient(ring.RECEIVED_ROW, self.clock.now(), g, None, effect.staleness, None)
+        elif type(effect) is Applied:
+            g, gap = effect.gradient, None
+            if self.site.options.gap and effect.x is not None:
+                gap = float((effect.x - g.at).norm())
+            seen = (effect.version, effect.staleness, gap)
+            record = ring.of_gradient(ring.APPLIED_ROW, self.clock.now(), g, *seen)
+            arena.announced[i] += g.samples
+            arena.job[i] = 0
+        else:
+            raise TypeError(f"a rule yielded {effect!r}, which is no effect that belongs there")
+        ring.write(arena, i, record)
 
     def _stop(self, effect: Stop) -> NoReturn:
         raise Leave

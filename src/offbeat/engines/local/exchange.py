@@ -1,0 +1,189 @@
+"""How a worker carries out what needs no server: the shared vector, its lock, all-reduce, messages and averages."""
+
+import fcntl
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from offbeat.core.effects import AllReduce, Lock, Mix, Reduced, Send, SharedAdd, SharedRead, Unlock, View, Wait
+from offbeat.core.reduction import hierarchical_mean, payload_bytes, weighted_mean
+from offbeat.engines.local.memory import MAILBOXES, PROBES, Arena
+
+if TYPE_CHECKING:
+    from offbeat.engines.local.worker import Worker
+
+_PATIENCE = 0.005  # between two looks for a free mailbox
+
+
+class ByteLock:
+    """A lock between processes: one byte of the shared file. The kernel takes it back from a process that dies."""
+
+    def __init__(self, arena: Arena, number: int) -> None:
+        self._fd, self._at = arena.fd, number
+
+    def __enter__(self) -> None:
+        fcntl.lockf(self._fd, fcntl.LOCK_EX, 1, self._at)
+
+    def __exit__(self, *_: object) -> None:
+        fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, self._at)
+
+
+class SharedVector:
+    """One vector, read and added to by everybody at once. No lock is on this path, and additions can be lost."""
+
+    def __init__(self, worker: "Worker") -> None:
+        self._worker, self._arena, self._rank = worker, worker.arena, worker.rank
+        self._lock = ByteLock(self._arena, self._arena.shape.workers)
+        size = self._arena.shape.vector
+        self._probed = slice(0, size, max(1, size // PROBES))
+
+    def read(self, effect: SharedRead) -> View:
+        begun = self._worker.clock.now()
+        version = int(self._arena.adds.sum())
+        view = View(self._arena.shared.clone(), version)
+        self._arena.communicating[self._rank] += self._worker.clock.now() - begun
+        return view
+
+    def add(self, effect: SharedAdd) -> int:
+        arena, i = self._arena, self._rank
+        begun = self._worker.clock.now()
+        arena.shared.add_(effect.delta)
+        probe = effect.delta[self._probed][:PROBES].double().numpy()
+        arena.probes[i, 0, : len(probe)] += probe
+        arena.probes[i, 1, : len(probe)] += abs(probe)
+        version = int(arena.adds.sum())
+        arena.adds[i] += 1
+        arena.communicating[i] += self._worker.clock.now() - begun
+        return version
+
+    def lock(self, effect: Lock) -> None:
+        begun = self._worker.clock.now()
+        self._lock.__enter__()
+        self._arena.locked[self._rank] += self._worker.clock.now() - begun
+
+    def unlock(self, effect: Unlock) -> None:
+        self._lock.__exit__()
+
+
+def lost_share(arena: Arena, x0: Tensor) -> float | None:
+    """Of what was added to the shared vector, how much is not there: on some components, where sums were kept.
+
+    Rounding makes it a little more than nothing where nothing was lost.
+    """
+    wanted, size = arena.probes.sum(0), arena.shape.vector
+    if not wanted[1].any():
+        return None
+    probed = slice(0, size, max(1, size // PROBES))
+    start, now = (x[probed][:PROBES].double().numpy() for x in (x0, arena.shared))
+    n = len(now)
+    return float(abs(start + wanted[0, :n] - now).sum() / wanted[1, :n].sum())
+
+
+class Sums:
+    """All-reduce: the server says when all have come, each sums its slice in worker order, all have the same bits."""
+
+    def __init__(self, worker: "Worker") -> None:
+        self._worker, self._arena = worker, worker.arena
+
+    def reduce(self, effect: AllReduce) -> Reduced:
+        worker, arena = self._worker, self._arena
+        begun = worker.clock.now()
+        if effect.weight:
+            arena.pushed(worker.rank, effect.value.numel()).copy_(effect.value)
+        size = effect.value.numel() if effect.weight else 0
+        members = None if effect.members is None else list(effect.members)
+        worker.channel.send(("reduce", effect.weight, members, effect.group, size))
+        arena.communicating[worker.rank] += worker.clock.now() - begun
+        _, at, size, weight, alive, work = worker.await_("reduced")
+        value = arena.own(at, size).clone() if size else None
+        return Reduced(value, weight, tuple(alive), work)
+
+    def sum_slice(
+        self, at: int, size: int, given: list[int], weights: list[float], group: int | None, k: int, n: int
+    ) -> None:
+        """Slice k of n, into the vector of worker `at`."""
+        begun = self._worker.clock.now()
+        mine = slice(k * size // n, (k + 1) * size // n)
+        values = [self._arena.pushed(j, size)[mine] for j in given]
+        mean = weighted_mean(values, weights) if group is None else hierarchical_mean(values, weights, group)
+        self._arena.own(at, size)[mine] = mean
+        self._worker.channel.send(("summed", at, k))
+        self._arena.communicating[self._worker.rank] += self._worker.clock.now() - begun
+
+
+class Post:
+    """Messages to peers: written once where all may read, passed on by the server in order."""
+
+    def __init__(self, worker: "Worker") -> None:
+        self._worker, self._arena = worker, worker.arena
+        self._sent = 0
+        self.gone: set[int] = set()
+        self.arrived = 0
+
+    def send(self, effect: Send) -> tuple[int, ...]:
+        worker, arena, i = self._worker, self._arena, self._worker.rank
+        k = self._sent % MAILBOXES
+        while any(arena.unread[i, k, j] and arena.alive[j] for j in range(arena.shape.workers)):
+            worker.hear(_PATIENCE)  # or two that wait for each other would wait for ever
+        begun = worker.clock.now()
+        self._sent += 1
+        tree, parts = worker.mail.pack(effect.message, arena.mailbox(i, k), {})
+        to = [j for j in effect.to if arena.alive[j]]
+        arena.unread[i, k, to] = 1
+        worker.channel.send(("send", to, k, tree, parts, payload_bytes(effect.message)))
+        arena.communicating[i] += worker.clock.now() - begun
+        return tuple(to)
+
+    def receive(self, sender: int, k: int, tree: Any, parts: list[Any]) -> None:
+        worker, arena, i = self._worker, self._arena, self._worker.rank
+        message = worker.mail.unpack(tree, parts, arena.mailbox(sender, k), {})
+        arena.unread[sender, k, i] = 0
+        self.arrived += 1
+        for effect in worker.solver.on_message(worker.state, sender, message):
+            worker.announce(effect)
+
+    def wait(self, effect: Wait) -> bool:
+        before = self.arrived
+        while self._worker.hear(0):
+            pass
+        if self.arrived == before and effect.peer not in self.gone:
+            self._worker.channel.send(("idle",))
+        while self.arrived == before:
+            if effect.peer in self.gone:
+                return False
+            self._worker.hear(None)
+        return True
+
+
+class Mixing:
+    """Averages of pairs: parameters lie in shared memory whenever the rule does not run, under the worker's lock."""
+
+    def __init__(self, worker: "Worker") -> None:
+        self._worker, self._arena, self._rank = worker, worker.arena, worker.rank
+        self.lock = ByteLock(self._arena, worker.rank)
+        self._seen = int(self._arena.mixed[worker.rank])
+
+    def fetch(self) -> None:
+        """Before the rule goes on: what peers have made of its parameters."""
+        if self._arena.mixed[self._rank] != self._seen:
+            self._worker.state.x = self._arena.own(self._rank).clone()
+            self._seen = int(self._arena.mixed[self._rank])
+
+    def store(self, before: Any) -> None:
+        """After the rule has asked for something."""
+        x = self._worker.state.x
+        if x is not before and x is not None:
+            self._arena.own(self._rank).copy_(x)
+
+    def mix(self, effect: Mix) -> None:
+        arena, i, j = self._arena, self._rank, effect.peer
+        if i == j:
+            return
+        begun = self._worker.clock.now()
+        with ByteLock(arena, min(i, j)), ByteLock(arena, max(i, j)):
+            if arena.alive[j]:
+                mean = (arena.own(i) + arena.own(j)) / 2
+                for k in (i, j):
+                    arena.own(k).copy_(mean)
+                    arena.mixed[k] += 1
+        arena.communicating[i] += self._worker.clock.now() - begun
