@@ -125,13 +125,16 @@ def test_the_schedules_above_are_hard_enough():
 
 def test_ringmaster_with_stops_restarts_a_worker_as_soon_as_it_is_too_old():
     """Constant times: what a stopped gradient would have taken is known."""
-    times = [0.010, 0.013, 0.047, 0.110]
-    machines = cluster(4, compute=["1ms", *(f"{t}s@{i}" for i, t in enumerate(times))])
-    out = simulate(TASK, solver("ringmaster", R=3, stops=True), machines, updates=UPDATES, keep=True)
-    method = naive.RingmasterStops(np.ones(4), 4, LR)
+    times = [0.0100, 0.0137, 0.0291, 0.0353, 0.1100]
+    machines = cluster(5, compute=["1ms", *(f"{t}s@{i}" for i, t in enumerate(times))])
+    out = simulate(TASK, solver("ringmaster", R=5, stops=True), machines, updates=UPDATES, keep=True)
+    method = naive.RingmasterStops(np.ones(4), 5, LR)
     expected = naive.play(method, [[t] * 200 for t in times], gradient, UPDATES)
     np.testing.assert_allclose(torch.stack(out.xs).numpy(), np.stack(expected), rtol=1e-10, atol=1e-12)
-    assert sum(r["outcome"] == "cancelled" for r in out.rows) > 5
+    stopped = [(r["worker"], r["staleness"]) for r in out.rows if r["outcome"] == "cancelled"]
+    assert {w for w, _ in stopped} == {2, 3, 4}
+    assert {tau for _, tau in stopped} == {5}, "stopped as soon as it is too old, and never a fresh one"
+    assert {w for w, _ in method.applied} == {0, 1, 2}
     assert not method.refused
     assert [(r["worker"], r["staleness"]) for r in out.applied] == method.applied
 

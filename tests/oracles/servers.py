@@ -275,6 +275,8 @@ class Ringmaster(Asgd):
 class RingmasterStops(Ringmaster):
     """Says whose gradient to stop: everybody who has become too old."""
 
+    R = 5
+
     def stop(self) -> list[int]:
         return [i for i in range(self.W) if self.tau(i) >= self.R]
 

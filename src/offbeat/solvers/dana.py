@@ -1,9 +1,10 @@
 """DANA: asynchronous momentum that looks ahead to where the parameters will be when the gradient arrives."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from offbeat.core.effects import View
+from offbeat.core.effects import ServerEffect, View
 from offbeat.solvers.checks import number, plain_sgd
 from offbeat.solvers.momentum import WorkerMomentum
 from offbeat.solvers.optimizers import Factory
@@ -42,6 +43,13 @@ class DanaZero(ParameterServer):
         memory.total = memory.total + v if old is None else memory.total + (v - old)
         memory.v[i] = v
         return v, 1.0
+
+    def on_lost(self, s: Server, worker: int) -> Iterator[ServerEffect]:
+        """Nothing more will come of its momentum."""
+        memory: DanaMemory | None = s.memory.get("dana")
+        if memory is not None and worker in memory.v:
+            memory.total = memory.total - memory.v.pop(worker)
+        yield from super().on_lost(s, worker)
 
     def _look_ahead(self, s: Server, worker: int) -> View:
         memory: DanaMemory | None = s.memory.get("dana")

@@ -12,7 +12,7 @@ from offbeat.core.solver import Round, World
 from offbeat.solvers.checks import base_rate, choice, number, plain_sgd, whole
 from offbeat.solvers.local_steps import part, together
 from offbeat.solvers.optimizers import AnyStepper, Factory, start
-from offbeat.solvers.parameter_server import Held, ParameterServer, Server, Worker, clipped
+from offbeat.solvers.parameter_server import Held, ParameterServer, Server, Worker
 
 
 class Accrued(Gradient):
@@ -88,7 +88,7 @@ class Downpour(ParameterServer):
             w.x = w.view.x
             return
         g = yield Grad(w.x, w.view.version)
-        value = g.value if self.clip is None else clipped(g.value, self.clip)
+        value = self.bounded(g.value)
         step = self.local_lr * self.rate(g.work + g.samples) * value
         mine = step if self.pushes == "delta" else value
         w.accrued = mine if w.accrued is None else w.accrued + mine

@@ -14,7 +14,7 @@ from offbeat.core.errors import ConfigError
 from offbeat.core.solver import Round, World
 from offbeat.solvers.checks import base_rate, choice, number, whole
 from offbeat.solvers.optimizers import AnyStepper, Factory, Fresh, start
-from offbeat.solvers.parameter_server import Arrival, Held, ParameterServer, Server, Worker, clipped
+from offbeat.solvers.parameter_server import Arrival, Held, ParameterServer, Server, Worker
 from offbeat.solvers.staleness import root
 
 
@@ -67,9 +67,8 @@ class LocalSteps(ParameterServer):
         else:
             g = yield Grad(w.x, w.view.version)
             w.parts = (*w.parts, part(g, w.view))
-            value = g.value if self.clip is None else clipped(g.value, self.clip)
             work = g.work + g.samples
-            w.x = w.opt.step_from(w.x, value, self.rate(work), work)
+            w.x = w.opt.step_from(w.x, self.bounded(g.value), self.rate(work), work)
 
     def lr(self, s: Server, work: float) -> float:
         """That of the workers."""

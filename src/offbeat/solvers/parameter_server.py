@@ -137,13 +137,15 @@ class ParameterServer(Solver):
         if g is None:  # cancelled
             w.view = None
             return
-        value, memory = g.value, w.memory
-        if self.clip is not None and self.clip_at == "worker":
-            value = clipped(value, self.clip)
+        value, memory = self.bounded(g.value), w.memory
         if self.push is not None:
             memory, value = self.push(memory, value)
         view = yield Call(g if value is g.value else g.carrying(value))
         w.view, w.memory = view, memory
+
+    def bounded(self, value: Any) -> Any:
+        """A gradient as it leaves the worker, clipped there if it is to be."""
+        return value if self.clip is None or self.clip_at == "server" else clipped(value, self.clip)
 
     def on_call(self, s: Server, worker: int, payload: Gradient | None) -> Iterator[ServerEffect]:
         g = payload

@@ -32,10 +32,11 @@ class Ringmaster(ParameterServer):
         return arrival.tau < self.R
 
     def on_call(self, s: Server, worker: int, payload: Gradient | None) -> Iterator[ServerEffect]:
+        before = s.version
         yield from super().on_call(s, worker, payload)
-        if self.stops:
+        if self.stops and s.version > before:
             for i in sorted(s.live - {worker}):
-                if s.version - s.sent[i].version == self.R:  # it has just become too old; told once
+                if s.version - s.sent[i].version == self.R:  # it has just become too old
                     yield Cancel(i)
 
 
