@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import typer
 
-from offbeat.cli import data, embed, lists, report, runs, studies
+from offbeat.cli import data, embed, export, lists, report, runs, studies
 from offbeat.cli.output import EXIT
 from offbeat.core.errors import OffbeatError
 
@@ -28,6 +28,7 @@ app.command()(studies.compare)
 app.command()(studies.sweep)
 app.command()(studies.demo)
 app.command()(report.report)
+app.command()(export.export)
 app.command("list")(lists.list_)
 app.add_typer(data_app, name="data")
 data_app.command("list")(data.data_list)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import torch
@@ -10,6 +10,11 @@ import torch
 from offbeat.core.errors import ConfigError
 from offbeat.core.task import Point, Task
 from offbeat.lab.folder import Folder
+
+if TYPE_CHECKING:
+    from offbeat.report.page import Page
+    from offbeat.report.plots import Plots
+    from offbeat.report.read import RunFiles
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,34 @@ class Run:
             raise ConfigError("the best parameters were not kept: run with evaluate.keep_best=true")
         made: torch.nn.Module = task.module(point)
         return made
+
+    @property
+    def plot(self) -> "Plots":
+        """Figures by name: `run.plot.loss()`. They show in a notebook; `.save("loss.svg")` writes them."""
+        from offbeat.report.plots import Plots
+
+        return Plots(self._files())
+
+    def report(self, path: str | Path | None = None) -> "Page":
+        """The page of this run, written to `path` if one is given; in a notebook it shows."""
+        from offbeat.report.build import build
+
+        page = build([self._files()])
+        if path is not None:
+            page.save(path)
+        return page
+
+    def _files(self) -> "RunFiles":
+        """What a report reads: the folder or, for a run in memory, the same tables."""
+        from offbeat.report.read import RunFiles
+
+        if self.path is not None:
+            return RunFiles.open(self.path)
+        info = {"config": self.config, "status": self.status, "why": self.why, "summary": self.summary}
+        clock = "wall" if self.summary.get("virtual_seconds") is None else "virtual"
+        info |= {"seed": self.summary.get("seed", 0), "clock": clock, "task": self.config.get("task", {})}
+        tables = {"metrics.parquet": self.metrics, "trace.parquet": self.trace}
+        return RunFiles(Path("(in memory)"), info, tables)
 
     @classmethod
     def load(cls, path: str | Path, *, task: Task | None = None) -> "Run":

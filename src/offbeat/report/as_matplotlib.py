@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from offbeat.core.errors import ConfigError, StoreError
 from offbeat.report.figure import (
@@ -62,7 +63,7 @@ def draw(figure: Figure, width: float) -> Any:
         share = 0.85 if spatial or figure.square else 0.62 * figure.height / 300
         canvas = Canvas(figsize=(width, width * min(share, 1.4)), layout="constrained")
         axes = canvas.add_subplot(projection="3d" if spatial else None)
-        stack: dict[str, Any] = {}
+        stack: dict[Any, float] = {}  # the height reached by stacked bars, at each place
         for mark in figure.marks:
             _draw(axes, mark, figure, stack)
         axes.set_title(_plain(figure.title))
@@ -88,14 +89,16 @@ def _axis(axes: Any, name: str, axis: Axis) -> None:
         getattr(axes, f"{name}axis").set_major_formatter(PercentFormatter(1.0, decimals=0))
     if axis.start is not None or axis.end is not None:
         getattr(axes, f"set_{name}lim")(axis.start, axis.end)
+    if axis.ticks is not None:
+        getattr(axes, f"set_{name}ticks")([v for v, _ in axis.ticks], [_plain(t) for _, t in axis.ticks])
     if axis.reverse and not getattr(axes, f"{name}axis_inverted")():
         getattr(axes, f"invert_{name}axis")()
 
 
-def _draw(axes: Any, mark: Mark, figure: Figure, stack: dict[str, Any]) -> None:
+def _draw(axes: Any, mark: Mark, figure: Figure, stack: dict[Any, float]) -> None:
     match mark:
         case Line():
-            x, y = floats(mark.x), floats(mark.y)
+            x, y = _place(mark.x), floats(mark.y)
             name = _plain(mark.name) if mark.legend and mark.name else None
             look: dict[str, Any] = {"drawstyle": "steps-post"} if mark.stairs else {}
             look |= {"marker": "o", "markersize": 3} if mark.dots else {}
@@ -106,12 +109,19 @@ def _draw(axes: Any, mark: Mark, figure: Figure, stack: dict[str, Any]) -> None:
         case Bars():
             _bars(axes, mark, figure, stack)
         case Spans():
-            lane, start, length = np.asarray(mark.lane), floats(mark.start), floats(mark.length)
+            lane, start, length = _place(mark.lane), floats(mark.start), floats(mark.length)
             axes.barh(
-                lane, length, left=start, height=0.72, color=colour(mark.colour), label=_plain(mark.name), linewidth=0
+                lane,
+                length,
+                left=start,
+                height=mark.width,
+                color=colour(mark.colour),
+                label=_plain(mark.name),
+                linewidth=0.4,
+                edgecolor="white",
             )
         case Points():
-            x, y = floats(mark.x), floats(mark.y)
+            x, y = _place(mark.x), _place(mark.y)
             name = _plain(mark.name) if mark.legend and mark.name else None
             symbol = _SYMBOL.get(mark.symbol, "o")
             axes.scatter(x, y, s=mark.size**2 / 2.5, color=colour(mark.colour), marker=symbol, label=name, zorder=3)
@@ -121,7 +131,6 @@ def _draw(axes: Any, mark: Mark, figure: Figure, stack: dict[str, Any]) -> None:
             look = {"arrowstyle": "-|>", "color": colour(mark.colour), "linewidth": 0.8, "shrinkA": 0, "shrinkB": 0}
             for x0, y0, x1, y1 in zip(*(floats(v) for v in (mark.x0, mark.y0, mark.x1, mark.y1)), strict=True):
                 axes.annotate("", (x1, y1), (x0, y0), arrowprops=look)
-            axes.plot([], [], color=colour(mark.colour), label=_plain(mark.name))
         case Heat():
             _heat(axes, mark)
         case Rule():
@@ -150,10 +159,10 @@ def _draw(axes: Any, mark: Mark, figure: Figure, stack: dict[str, Any]) -> None:
             )
 
 
-def _bars(axes: Any, mark: Bars, figure: Figure, stack: dict[str, Any]) -> None:
-    x = [_plain(v) if isinstance(v, str) else v for v in np.asarray(mark.x).tolist()]
+def _bars(axes: Any, mark: Bars, figure: Figure, stack: dict[Any, float]) -> None:
+    x = list(_place(mark.x))
     y = floats(mark.y)
-    base = stack.get("base", np.zeros_like(y)) if figure.stacked else np.zeros_like(y)
+    base = np.array([stack.get(v, 0.0) if figure.stacked else 0.0 for v in x])
     base = base if mark.base is None else floats(mark.base)
     bar = axes.barh if figure.horizontal else axes.bar
     size = {"height" if figure.horizontal else "width": mark.width or 0.7}
@@ -163,7 +172,7 @@ def _bars(axes: Any, mark: Bars, figure: Figure, stack: dict[str, Any]) -> None:
     )
     errors |= {"error_kw": {"linewidth": 0.8, "ecolor": colour("@ink")}} if errors else {}
     bar(x, y, color=colour(mark.colour), label=_plain(mark.name) or None, linewidth=0, **size, **foot, **errors)
-    stack["base"] = base + y
+    stack.update(zip(x, base + y, strict=True))
 
 
 def _heat(axes: Any, mark: Heat) -> None:
@@ -199,6 +208,12 @@ def _map(name: str) -> Any:
     else:
         stops = list(DIVERGING if name == "diverging" else VIRIDIS)
     return LinearSegmentedColormap.from_list(name, stops)
+
+
+def _place(values: ArrayLike) -> Any:
+    """Numbers as they are, names as text."""
+    array = np.asarray(values)
+    return [_plain(v) for v in array.tolist()] if array.dtype.kind in "US" else floats(values)
 
 
 def _plain(text: object) -> str:

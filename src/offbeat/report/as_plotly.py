@@ -101,6 +101,8 @@ def _axis(axis: Axis) -> dict[str, Any]:
         out["range"] = [float(np.log10(v)) if axis.log and v else v for v in (axis.start, axis.end)]
     elif axis.start == 0:
         out["rangemode"] = "tozero"
+    if axis.ticks is not None:
+        out |= {"tickvals": [v for v, _ in axis.ticks], "ticktext": [text(t) for _, t in axis.ticks]}
     if axis.reverse:
         if "range" in out:
             out["range"] = out["range"][::-1]
@@ -137,10 +139,10 @@ def _traces(mark: Mark, figure: Figure, layout: dict[str, Any]) -> Iterator[dict
                 "y": numbers(mark.lane),
                 "x": numbers(mark.length),
                 "base": numbers(mark.start),
-                "marker": {"color": mark.colour, "line": {"width": 0}},
+                "marker": {"color": mark.colour, "line": {"width": 0.6 if mark.width < 0.5 else 0, "color": "@paper"}},
                 "hovertext": None if mark.notes is None else [text(n) for n in mark.notes],
                 "hoverinfo": "text+name" if mark.notes is not None else "name",
-                "width": 0.72,
+                "width": mark.width,
             }
         case Points():
             yield {
@@ -154,6 +156,7 @@ def _traces(mark: Mark, figure: Figure, layout: dict[str, Any]) -> Iterator[dict
                 "textfont": {"size": 10, "color": "@ink"},
                 "marker": {"color": mark.colour, "size": mark.size, "symbol": mark.symbol},
                 "showlegend": mark.legend,
+                "zorder": 2,
             }
         case Arrows():
             yield from _arrows(mark)
@@ -228,6 +231,8 @@ def _arrows(mark: Arrows) -> Iterator[dict[str, Any]]:
         "type": "scatter",
         "mode": "lines+markers",
         "name": text(mark.name),
+        "showlegend": bool(mark.name),
+        "zorder": 1,
         "x": numbers(np.stack([x0, x1, gap], 1).ravel()),
         "y": numbers(np.stack([y0, y1, gap], 1).ravel()),
         "line": {"color": mark.colour, "width": 1.2},

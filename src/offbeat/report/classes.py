@@ -61,8 +61,8 @@ def per_class(run: RunFiles) -> Table | None:
 def partition(run: RunFiles) -> Chart | None:
     """How many samples of each class each worker can draw."""
     found = run.json("partition.json") or {}
-    if not found.get("histograms"):
-        return None
+    if not found.get("histograms") or set(found.get("sizes", ())) == {found.get("samples")}:
+        return None  # no labels, or everybody draws from everything
     counts = np.asarray(found["histograms"], float)
     names = [str(n) for n in found["labels"]]
     owners = [f"worker {i}" for i in range(len(counts))]

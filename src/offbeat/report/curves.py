@@ -108,7 +108,8 @@ def _lines(g: Group, x: str, y: str, name: str, dash: str, muted: bool) -> list[
         return []
     colour, width = ("@train", 1.6) if muted else (g.colour, 2.2)
     if len(curves) == 1:
-        return [Line(*curves[0], name, colour, dash, width)]
+        x_values, y_values = curves[0]
+        return [Line(x_values, y_values, name, colour, dash, width, dots=len(x_values) < 10)]
     grid, values = together(curves)
     return [Line(grid, values.mean(0), name, colour, dash, width, low=values.min(0), high=values.max(0))]
 

@@ -23,6 +23,7 @@ class Axis:
     percent: bool = False
     categories: tuple[str, ...] | None = None
     reverse: bool = False
+    ticks: tuple[tuple[float, str], ...] | None = None
 
     @property
     def title(self) -> str:
@@ -67,6 +68,7 @@ class Spans:
     name: str
     colour: str
     notes: Sequence[str] | None = None
+    width: float = 0.72
 
 
 @dataclass(frozen=True)

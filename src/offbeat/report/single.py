@@ -4,8 +4,10 @@ import json
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 
-from offbeat.report import classes, curves, staleness, workers
+from offbeat.core.trace import RECEIVED
+from offbeat.report import classes, curves, spacetime, staleness, workers
 from offbeat.report.figure import Chart
 from offbeat.report.groups import Group, group
 from offbeat.report.numbers import number, percent, seconds
@@ -72,7 +74,7 @@ def stale(g: Group) -> list[Chart | None]:
 
 
 def at_work(run: RunFiles) -> list[Chart | None]:
-    return [workers.timeline(run), workers.updates(run), workers.breakdown(run)]
+    return [workers.timeline(run), spacetime.chart(run), workers.updates(run), workers.breakdown(run)]
 
 
 def _tables(run: RunFiles) -> list[Table]:
@@ -125,6 +127,8 @@ def _workers(run: RunFiles) -> str:
 
 
 def _about_staleness(run: RunFiles) -> str:
+    if run.trace().num_rows and pc.any(pc.equal(run.trace()["outcome"], RECEIVED)).as_py():
+        return "How many gradients either the sender, when it computed, or the receiver had applied and the other not."
     return "How many updates the server made between a gradient's reading of the parameters and its own update."
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from offbeat.core.trace import RECEIVED
 from offbeat.report.figure import Axis, Bars, Chart, Figure, Line, Mark, Rule
 from offbeat.report.groups import Group
 from offbeat.report.numbers import normal
@@ -47,7 +48,8 @@ def delays(run: RunFiles) -> Delays | None:
     taus = applied["staleness"].drop_null().to_numpy()
     if not len(taus):
         return None
-    return Delays(np.bincount(np.maximum(taus, 0)), _expected(run, len(taus)))
+    shared = pc.any(pc.equal(applied["outcome"], RECEIVED)).as_py()
+    return Delays(np.bincount(np.maximum(taus, 0)), None if shared else _expected(run, len(taus)))
 
 
 def _expected(run: RunFiles, applied: int) -> float | None:

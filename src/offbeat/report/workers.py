@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from offbeat.core.trace import RECEIVED
 from offbeat.report.figure import Axis, Bars, Chart, Figure, Heat, Line, Mark, Spans
 from offbeat.report.groups import Group
 from offbeat.report.numbers import fewer, seconds
@@ -15,7 +16,7 @@ from offbeat.report.read import RunFiles, column
 from offbeat.report.style import OKABE_ITO
 
 KINDS = ("computing", "delayed", "communicating", "waiting")
-_MOST_SPANS = 1200
+_MOST_SPANS, _MOST_EACH = 1200, 40
 _MOST_LANES = 24
 
 
@@ -27,37 +28,46 @@ class Activity:
     started: NDArray[np.float64]
     computed: NDArray[np.float64]
     ended: NDArray[np.float64]
-    message: float
-    """Seconds one message takes, as a mean over the run."""
+    there: float
+    back: float
+    """Seconds that the quickest message took, to the server and from it."""
+
+
+def own(run: RunFiles) -> pa.Table:
+    """The gradients that the workers computed themselves; those received from peers took them no time."""
+    trace = run.trace()
+    if "outcome" not in trace.column_names:
+        return pa.table({})
+    return trace.filter(pc.field("outcome") != RECEIVED)
 
 
 def activities(run: RunFiles, first: int | None = None) -> list[Activity]:
     """By worker, from the trace; the first so many gradients only."""
-    trace = run.trace()
-    if "started" not in trace.column_names or trace.num_rows == 0:
+    trace = own(run)
+    if trace.num_rows == 0:
         return []
     if first is not None and trace.num_rows > first:
         trace = trace.take(pc.select_k_unstable(trace, first, [("started", "ascending")]))
-    shares: Sequence[dict[str, Any]] = run.summary.get("per_worker") or ()
-    everyone = np.asarray(run.trace()["worker"])
-    counts = np.bincount(everyone, minlength=len(shares))
-    worker = np.asarray(trace["worker"])
+    worker, used = np.asarray(trace["worker"]), np.asarray(trace["applied"])
     times = [column(trace, name) for name in ("started", "computed", "time")]
     out = []
     for i in np.unique(worker):
         mine = np.flatnonzero(worker == i)
         mine = mine[np.argsort(times[0][mine], kind="stable")]
-        sent = shares[i]["communicating"] / max(counts[i], 1) / 2 if i < len(shares) else 0.0
         started, computed, ended = (t[mine] for t in times)
-        out.append(Activity(int(i), started, computed, ended, float(sent)))
+        delivered = used[mine]
+        there = np.min((ended - computed)[delivered], initial=np.inf)
+        back = np.min((started[1:] - ended[:-1])[delivered[:-1] & delivered[1:]], initial=np.inf)
+        there, back = (float(v) if np.isfinite(v) and v > 0 else 0.0 for v in (there, back))
+        out.append(Activity(int(i), started, computed, ended, there, back))
     return out
 
 
 def _pieces(a: Activity, until: float) -> dict[str, NDArray[np.float64]]:
     """Intervals (start, end) of each kind. A gradient is computed, sent, perhaps waits for others, and is answered."""
     begun_next = np.append(a.started[1:], max(until, a.ended[-1] if len(a.ended) else until))
-    arrived = np.minimum(a.computed + a.message, np.maximum(a.ended, a.computed))
-    leaves = np.maximum(begun_next - a.message, arrived)
+    arrived = np.minimum(a.computed + a.there, np.maximum(a.ended, a.computed))
+    leaves = np.maximum(begun_next - a.back, arrived)
     leaves[-1] = begun_next[-1]
     return {
         "computing": np.stack([a.started, a.computed], 1),
@@ -68,17 +78,19 @@ def _pieces(a: Activity, until: float) -> dict[str, NDArray[np.float64]]:
 
 def timeline(run: RunFiles) -> Chart | None:
     """Every gradient of the first moments; and, for all of the run, how busy each worker was when."""
-    acts = activities(run, _MOST_SPANS)
+    most = min(_MOST_SPANS, _MOST_EACH * run.workers)
+    acts = activities(run, most)
     if not acts:
         return None
     views: dict[str, Figure] = {}
-    complete = run.trace().num_rows <= _MOST_SPANS
+    complete = own(run).num_rows <= most
     end = float(min(a.started[-1] for a in acts)) if not complete else float(run.trace_end)
     lanes = acts[:_MOST_LANES]
     views["everything" if complete else "the beginning"] = _spans(run, lanes, end)
     if not complete:
         views["the whole run"] = _busy(run)
-    said = "Computing includes injected delays. Communicating is drawn from the worker's mean time a message."
+    said = "Computing includes injected delays. Communicating is as long as the worker's quickest message; "
+    said += "the rest is waiting."
     if len(acts) > len(lanes):
         said += f" The first {len(lanes)} of {len(acts)} workers."
     return Chart("timeline", "What each worker did when", views, said, wide=True)
@@ -110,7 +122,7 @@ def _spans(run: RunFiles, acts: Sequence[Activity], end: float) -> Figure:
 
 def _busy(run: RunFiles, bins: int = 120) -> Figure:
     """The share of each moment that each worker computed."""
-    trace = run.trace()
+    trace = own(run)
     worker, started, computed = np.asarray(trace["worker"]), column(trace, "started"), column(trace, "computed")
     count = int(worker.max()) + 1
     end = run.trace_end or 1.0
@@ -135,8 +147,8 @@ def _busy(run: RunFiles, bins: int = 120) -> Figure:
 
 def updates(run: RunFiles) -> Chart | None:
     """Applied gradients of each worker against time."""
-    trace = run.trace()
-    if "applied" not in trace.column_names:
+    trace = own(run)
+    if trace.num_rows == 0:
         return None
     applied = trace.filter(pc.field("applied"))
     if applied.num_rows == 0:

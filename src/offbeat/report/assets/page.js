@@ -22,7 +22,7 @@
 
   function themed(node) {
     if (typeof node === "string") return node[0] === "@" ? colour(node) : node;
-    if (Array.isArray(node)) return typeof node[0] === "number" ? node : node.map(themed);
+    if (Array.isArray(node)) return typeof node[0] === "number" && typeof node[1] !== "string" ? node : node.map(themed);
     if (node === null || typeof node !== "object") return node;
     const out = {};
     for (const key of Object.keys(node)) out[key] = themed(node[key]);

@@ -1,0 +1,81 @@
+"""Who computed, sent and applied which gradient, with staleness labels: tosi2022, Figure 1. For short schedules."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+
+from offbeat.core.trace import APPLIED, RECEIVED
+from offbeat.report.figure import Arrows, Axis, Chart, Figure, Mark, Points, Spans
+from offbeat.report.numbers import seconds
+from offbeat.report.read import RunFiles
+from offbeat.report.style import OKABE_ITO
+
+SHORT = 150
+"""Rows of a trace that can still be read one by one."""
+_EDGE = 0.15  # half the height of a bar
+
+
+def chart(run: RunFiles) -> Chart | None:
+    """For the page: only where the whole schedule can be read."""
+    if not 0 < run.trace().num_rows <= SHORT:
+        return None
+    said = (
+        "Bars are gradients being computed, arrows carry them to where they are applied; numbers are their staleness."
+    )
+    return Chart.of("spacetime", figure(run), said, wide=True)
+
+
+def figure(run: RunFiles, first: int = SHORT) -> Figure:
+    """The first so many rows of the trace, in order of time."""
+    trace = run.trace()
+    if trace.num_rows > first:
+        trace = trace.take(pc.select_k_unstable(trace, first, [("time", "ascending")]))
+    rows = sorted(trace.to_pylist(), key=lambda r: r["time"])
+    workers = sorted({r["worker"] for r in rows})
+    between_peers = any(r["outcome"] == RECEIVED for r in rows)
+    server = -1.0
+    marks: list[Mark] = []
+    origin = {(r["source"], r["draw"]): r for r in rows if r["outcome"] == APPLIED}
+    for n, w in enumerate(workers):
+        hue = f"@c{n % len(OKABE_ITO)}"
+        mine = [r for r in rows if r["worker"] == w and r["outcome"] != RECEIVED]
+        notes = [
+            f"worker {w}, batch {r['draw']}: {seconds(r['computed'] - r['started'])}, {r['outcome']}" for r in mine
+        ]
+        length = [r["computed"] - r["started"] for r in mine]
+        marks.append(
+            Spans([float(w)] * len(mine), [r["started"] for r in mine], length, f"worker {w}", hue, notes, 0.3)
+        )
+        if between_peers:
+            sent = [(origin.get((r["source"], r["draw"])), r) for r in rows if r["outcome"] == RECEIVED]
+            hops = [(a["computed"], w - _EDGE, r["time"], _above(r)) for a, r in sent if a and a["worker"] == w]
+            if hops:
+                marks.append(_arrows(hops, hue))
+        else:
+            there = [(r["computed"], w - _EDGE, r["time"], server) for r in mine if r["outcome"] == APPLIED]
+            if there:
+                marks.append(_arrows(there, hue))
+    ends = [r for r in rows if r["applied"]]
+    lane = [_above(r) if between_peers else server for r in ends]
+    labels = ["" if r["staleness"] is None else str(r["staleness"]) for r in ends]
+    marks.append(Points([r["time"] for r in ends], lane, "applied, with its staleness", "@ink", 5, labels=labels))
+    ticks = [(float(w), f"worker {w}") for w in workers]
+    y = Axis(
+        ticks=tuple(ticks if between_peers else [(server, "server"), *ticks]),
+        start=max(workers) + 0.6,
+        end=(min(workers) - 0.8) if between_peers else -1.8,
+    )
+    x = Axis(run.time_label, "s", start=0, end=1.02 * max(r["time"] for r in rows))
+    height = 150 + 44 * (len(workers) + 1)
+    return Figure("Who computed, sent and applied what", x, y, tuple(marks), stacked=True, height=height)
+
+
+def _above(row: dict[str, Any]) -> float:
+    """Where a model applies what it receives: just above its lane, so that the number can be read."""
+    return float(row["worker"]) - 0.3
+
+
+def _arrows(hops: list[tuple[float, float, float, float]], colour: str) -> Arrows:
+    x0, y0, x1, y1 = np.array(hops).T
+    return Arrows(x0, y0, x1, y1, "", colour)
