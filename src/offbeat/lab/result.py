@@ -1,5 +1,6 @@
 """What a run leaves: parameters, metrics, trace, summary - in memory, or read back from its folder."""
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,23 @@ class Run:
         """The final parameters, flat."""
         x: torch.Tensor = self.point.x
         return x
+
+    @property
+    def evaluation(self) -> dict[str, Any]:
+        """Scores by class at the end, for each held-out set; empty where the task has none or the run no folder."""
+        return self._json("evaluation.json")
+
+    @property
+    def partition(self) -> dict[str, Any]:
+        """Who had which labels; empty where the task has no dataset or the run no folder."""
+        return self._json("partition.json")
+
+    def _json(self, name: str) -> dict[str, Any]:
+        file = None if self.path is None else self.path / name
+        if file is None or not file.exists():
+            return {}
+        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        return found
 
     def model(self, *, best: bool = False) -> torch.nn.Module:
         """The trained module, with the final parameters or the best ones seen."""

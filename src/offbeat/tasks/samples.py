@@ -62,7 +62,7 @@ class MapSamples:
 
         try:
             items = default_collate([_plain(self._dataset[int(i)]) for i in indices])
-        except (TypeError, RuntimeError) as e:
+        except (TypeError, ValueError, RuntimeError) as e:
             raise DataError(f"samples cannot be put together into a batch: {str(e).splitlines()[0]}") from None
         if isinstance(items, list | tuple) and len(items) == 2:
             return items[0], items[1]
@@ -131,9 +131,10 @@ def _classes(targets: Tensor) -> Indices | None:
 
 
 def _plain(item: Any) -> Any:
-    """A PIL picture as numbers in [0, 1] (C, H, W), as torchvision's ToTensor makes it; the rest as it is."""
+    """A PIL picture as numbers in [0, 1] (C, H, W), as torchvision's ToTensor makes it; lists in a row of
+    HuggingFace's as tensors; the rest as it is."""
     if isinstance(item, Mapping):
-        return {k: _plain(v) for k, v in item.items()}
+        return {k: torch.as_tensor(v) if isinstance(v, list) else _plain(v) for k, v in item.items()}
     if isinstance(item, list | tuple) and len(item) == 2:
         return tuple(_plain(v) for v in item)
     if hasattr(item, "getbands") and hasattr(item, "convert"):
