@@ -70,6 +70,7 @@ def sigmoid(x: Any) -> Any:
 def kernel(dim: int, negatives: int) -> Callable[..., Any]:
     """The kernel for one size of vectors and number of negatives: constants that the compiler unrolls."""
     D, K1 = dim, negatives + 1
+    KP = (K1 + 2) // 3 * 3  # outputs are taken three at a time; rows beyond K1 are zero
 
     @njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy")
     def run(
@@ -89,9 +90,9 @@ def kernel(dim: int, negatives: int) -> Callable[..., Any]:
         for i in range(centres.shape[0]):
             most = max(most, starts[i + 1] - starts[i])
         rows = np.empty(K1, np.int64)
-        v = np.empty((K1, D), np.float32)
+        v = np.zeros((KP, D), np.float32)
         g = np.empty((K1, D), np.float32)
-        e = np.empty((most + 3, K1), np.float32)
+        e = np.zeros((most + 3, KP), np.float32)
         flat = e.reshape(-1)
         loss = 0.0
         pairs = 0
@@ -110,29 +111,31 @@ def kernel(dim: int, negatives: int) -> Callable[..., Any]:
                 for d in range(D):
                     v[k, d] = outputs[rows[k], d]
                     g[k, d] = 0.0
-            # f_ck, for four contexts at a time
+            # f_ck, for two contexts and three outputs at a time
             c = 0
-            while c + 4 <= C:
+            while c + 2 <= C:
                 u0, u1 = inputs[contexts[first + c]], inputs[contexts[first + c + 1]]
-                u2, u3 = inputs[contexts[first + c + 2]], inputs[contexts[first + c + 3]]
-                for k in range(K1):
-                    s0 = s1 = s2 = s3 = _F(0)
+                for k in range(0, KP, 3):
+                    s00 = s01 = s02 = s10 = s11 = s12 = _F(0)
                     for d in range(D):
-                        x = v[k, d]
-                        s0 += u0[d] * x
-                        s1 += u1[d] * x
-                        s2 += u2[d] * x
-                        s3 += u3[d] * x
-                    e[c, k], e[c + 1, k], e[c + 2, k], e[c + 3, k] = s0, s1, s2, s3
-                c += 4
-            while c < C:
+                        a, b = u0[d], u1[d]
+                        v0, v1, v2 = v[k, d], v[k + 1, d], v[k + 2, d]
+                        s00 += a * v0
+                        s01 += a * v1
+                        s02 += a * v2
+                        s10 += b * v0
+                        s11 += b * v1
+                        s12 += b * v2
+                    e[c, k], e[c, k + 1], e[c, k + 2] = s00, s01, s02
+                    e[c + 1, k], e[c + 1, k + 1], e[c + 1, k + 2] = s10, s11, s12
+                c += 2
+            if c < C:
                 u0 = inputs[contexts[first + c]]
                 for k in range(K1):
                     s0 = _F(0)
                     for d in range(D):
                         s0 += u0[d] * v[k, d]
                     e[c, k] = s0
-                c += 1
             if i % every == 0:
                 pairs += C
                 for c in range(C):
@@ -141,7 +144,7 @@ def kernel(dim: int, negatives: int) -> Callable[..., Any]:
                             f = -e[c, k] if k == 0 else e[c, k]
                             loss += max(f, _F(0)) + np.log1p(np.exp(-abs(f)))
             # e_ck, times the rate
-            for j in range(C * K1):
+            for j in range(C * KP):
                 flat[j] = -rate * sigmoid(flat[j])
             for c in range(C):
                 e[c, 0] += rate
@@ -159,13 +162,19 @@ def kernel(dim: int, negatives: int) -> Callable[..., Any]:
                     for d in range(D):
                         g[k, d] += e0 * u0[d] + e1 * u1[d] + e2 * u2[d] + e3 * u3[d]
                 c += 4
-            while c < C:
+            if c + 2 <= C:
+                u0, u1 = inputs[contexts[first + c]], inputs[contexts[first + c + 1]]
+                for k in range(K1):
+                    e0, e1 = e[c, k], e[c + 1, k]
+                    for d in range(D):
+                        g[k, d] += e0 * u0[d] + e1 * u1[d]
+                c += 2
+            if c < C:
                 u0 = inputs[contexts[first + c]]
                 for k in range(K1):
                     e0 = e[c, k]
                     for d in range(D):
                         g[k, d] += e0 * u0[d]
-                c += 1
             # sum_k e_ck v_k
             for c in range(C):
                 u0 = to_inputs[contexts[first + c]]
