@@ -27,6 +27,15 @@ def gradient_of(task: Quadratic, seed: int = 0) -> Any:
     return gradient
 
 
+class Quartic(Quadratic):
+    """Gradient h x^3 and noise: where steps are not linear, what a mean is taken of matters."""
+
+    def gradient(self, point: Point, batch: Any, key: int) -> Gradient:
+        g = super().gradient(point, batch, key)
+        g.value = g.value + self.h * (point.x**3 - point.x)
+        return g
+
+
 class Flat:
     """A task without slope: what moves, moves by exchanges alone."""
 

@@ -68,6 +68,12 @@ def test_the_token_passes_over_the_lost_and_takes_in_the_new():
     assert turns[:16] == [0, 1, 2, 3] * 4, "four rounds have begun by then"
     assert turns[16:28] == [0, 2] * 6 or turns[16:30] == [0, 2] * 7
     assert turns[-6:] in ([0, 2, 3] * 2, [2, 3, 0] * 2, [3, 0, 2] * 2)
+    turns.clear()
+    slow = cluster(3, compute=["10ms", "100ms@1"], events=["lose 1 at 35ms"])  # the others wait for it then
+    simulate(Quadratic(2), Noting(sgd(0.1)), slow, updates=20)
+    assert turns[:4] == [0, 1, 2, 0]
+    assert set(turns[4:]) == {0, 2}
+    assert len(turns) > 15
 
 
 # -- B12 ----------------------------------------------------------------------------------------------------------

@@ -116,6 +116,16 @@ def test_synchronous_push_is_the_matrix_product(workers):
     assert any(w.state.k == rounds and w.job is not None for w in sim.workers)
 
 
+def test_gradients_are_taken_at_x_over_the_weight():
+    """With overlap the weights differ from 1 while halves are late."""
+    machines = cluster(4, compute="gamma(10ms, 6ms)", peers=["7ms", "31ms@0>1"])
+    sim = run_for(0.2718, NOISY, SGP(sgd(0.1), overlap=2), machines)
+    computing = [w for w in sim.workers if w.job is not None]
+    assert any(w.state.memory["weight"] != 1 for w in computing)
+    for w in computing:
+        assert torch.equal(w.job.point.x, w.state.x / w.state.memory["weight"])
+
+
 def mass(sim):
     """Of x and of the weights: with the workers, in their inboxes, and under way."""
     shares = [s for w in sim.workers for s in w.state.memory["inbox"].values()]
