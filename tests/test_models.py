@@ -301,8 +301,9 @@ def test_logistic_regression_starts_at_chance():
 
 
 def test_a_task_takes_any_model_and_its_options():
-    task = offbeat.named_task("digits", model="mlp", depth=3, parameters=20_000, samples=200)
+    task = offbeat.named_task("digits", model="mlp", depth=3, parameters=20_000, samples=200, test_samples=100)
     assert (task.size, task.name) == (200, "digits/mlp")
+    assert task.describe()["test_samples"] == 100
     assert task.describe()["depth"] == 3
     counts = np.bincount(task.labels)
     assert counts.max() - counts.min() <= 3  # each label in proportion
@@ -320,7 +321,7 @@ def test_a_task_takes_any_model_and_its_options():
         ({"size": 16}, "lenet5 takes pictures of 28x28 or 32x32, got 16x16"),
         ({"size": 0}, "task.size must be a number of pixels from 1 to 1024, got 0"),
         ({"scaling": "half"}, "unknown scaling 'half'"),
-        ({"samples": 2000}, "task.samples must be from 1 to the 1,437 training samples of digits, got 2000"),
+        ({"samples": 2000}, "task.samples must be from 1 to the 1,437 samples that there are, got 2000"),
     ],
 )
 def test_a_wrong_model_or_option_is_told_in_one_line(options, message):

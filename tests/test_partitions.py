@@ -196,6 +196,23 @@ def test_validation_is_what_a_run_evaluates_on_and_the_test_set_waits_for_the_en
     assert last["loss"] == pytest.approx(scores["validation"]["loss"])
 
 
+def test_folds_from_python_have_folders_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    task = mlp_task(fingerprint="mlp")
+    runs = [
+        offbeat.train(task, "asgd", 2, budget="3updates", batch=8, folds=3, fold=k, pool=0) for k in (None, 0, 1, 2)
+    ]
+    assert runs[0].path == runs[1].path
+    assert len({run.path for run in runs}) == 3
+    assert [run.evaluation["validation"]["samples"] for run in runs[1:]] == [67, 67, 66]
+    with pytest.raises(ConfigError, match=r"data.fold must be below data.folds, got 3 of 3"):
+        offbeat.train(task, "asgd", 2, budget="3updates", batch=8, folds=3, fold=3)
+    with pytest.raises(ConfigError, match=r"validation must be less than 1, got 1.5"):
+        offbeat.train(task, "asgd", 2, budget="3updates", batch=8, validation=1.5)
+    with pytest.raises(ConfigError, match="task 'quadratic' has no training set"):
+        offbeat.train("quadratic", "asgd", 2, budget="3updates", validation=0.1)
+
+
 def test_folds_of_a_task_together_are_its_training_set():
     task = mlp_task()
     parts = holdout.folds(200, 3, 0, task.labels)

@@ -25,7 +25,7 @@ def data_list(as_json: JsonOpt = False) -> None:
     if as_json:
         print(json.dumps(rows))
         return
-    print_rows([{**row, "size": format_size(row["size"]) if row["size"] else "-"} for row in rows])
+    print_rows([{**row, "size": format_size(int(float(f"{row['size']:.3g}"))) if row["size"] else "-"} for row in rows])
     print(f"\ncache: {cache_dir()}")
 
 

@@ -15,8 +15,9 @@ from offbeat.core.errors import ConfigError, unknown
 from offbeat.core.solver import Solver
 from offbeat.core.task import Task
 from offbeat.engines.cluster import Cluster
+from offbeat.lab.config import make_data
 from offbeat.lab.engines import CLOCKS
-from offbeat.lab.plan import Plan, as_task, build_task
+from offbeat.lab.plan import Plan, as_task, build_task, hold_out
 from offbeat.lab.result import Run
 from offbeat.lab.run import execute
 from offbeat.solvers.optimizers import Factory, optimizer_factory
@@ -87,13 +88,14 @@ def train(
     of equal workers or a `Cluster`. The run's folder is `out`, by default `runs/<hash>`; `out=False` keeps the run in
     memory. A finished run is returned at once unless `again=True`; an unfinished one goes on where it stopped.
     `callbacks` are objects with `on_apply(row)` or `on_evaluation(metrics)`. Further settings:
-    `partition`, `sampling`, `patience`, `keep_best`, `gap`, `saves_per_epoch`, `diagnose_every`,
-    `on_divergence`.
+    `partition`, `sampling`, `validation`, `folds` and `fold`, `patience`, `keep_best`, `gap`, `saves_per_epoch`,
+    `diagnose_every`, `on_divergence`.
     """
     if engine not in CLOCKS:
         raise unknown("engine", str(engine), CLOCKS)
     recorded = ("keep_best", "gap", "saves_per_epoch", "diagnose_every")
-    extra = ("partition", "sampling", "patience", *recorded, "on_divergence")
+    kept_out = ("validation", "folds", "fold")
+    extra = ("partition", "sampling", *kept_out, "patience", *recorded, "on_divergence")
     for key in settings:
         if key not in extra:
             raise unknown("argument of train", key, extra)
@@ -101,7 +103,9 @@ def train(
         raise ConfigError(f"batch must be a whole number from 1, got {batch!r}")
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
         raise ConfigError(f"seed must be a whole number from 0, got {seed!r}")
+    data = make_data({key: settings.pop(key) for key in kept_out if key in settings})
     made_task = build_task(task, {}, batch) if isinstance(task, str) else as_task(task, "task")
+    made_task = hold_out(made_task, seed, data.validation, data.folds, data.fold)
     made_solver = _solver(solver, task)
     made_cluster = cluster if isinstance(cluster, Cluster) else Cluster.parse(workers=cluster)
     every = evaluate_every or ("1epochs" if made_task.size is not None else "10updates")

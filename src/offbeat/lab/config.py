@@ -275,6 +275,14 @@ def make(values: Mapping[str, Any]) -> Config:
     return config
 
 
+def make_data(values: Mapping[str, Any]) -> DataConfig:
+    """The data section alone, for those who come from Python."""
+    try:
+        return DataConfig.model_validate(dict(values))
+    except ValidationError as e:
+        raise ConfigError(_first(e)) from None
+
+
 def from_file(path: Path, overrides: Mapping[str, Any] | None = None) -> Config:
     """A configuration from a TOML file, with dotted overrides."""
     values = _nested(read_toml(path))

@@ -111,7 +111,8 @@ class Plan:
 
 def build(config: Config) -> Plan:
     """The plan of a configuration."""
-    task = _hold_out(build_task(config.task.name, config.task.options, config.batch), config)
+    task = build_task(config.task.name, config.task.options, config.batch)
+    task = hold_out(task, config.seed, config.data.validation, config.data.folds, config.data.fold)
     optimizer = _optimizer(config, task)
     budget_config = config.budget
     if not budget_config.given:  # a target alone still ends
@@ -145,20 +146,21 @@ def build(config: Config) -> Plan:
     )
 
 
-def _hold_out(task: Task, config: Config) -> Task:
+def hold_out(
+    task: Task, seed: int, validation: float | None = None, folds: int | None = None, fold: int | None = None
+) -> Task:
     """The task with its validation set, if one is asked for: then the test set is looked at once, at the end."""
-    data = config.data
-    if data.validation is None and data.folds is None:
+    if validation is None and folds is None:
         return task
     if task.size is None or not hasattr(task, "hold_out"):
         raise ConfigError(f"task {task.name!r} has no training set to hold a validation set out of")
     labels = getattr(task, "labels", None)
-    if data.folds is not None:
-        held_out = holdout.folds(task.size, data.folds, config.seed, labels)[data.fold or 0]
+    if folds is not None:
+        out = holdout.folds(task.size, folds, seed, labels)[fold or 0]
     else:
-        assert data.validation is not None
-        held_out = holdout.share(task.size, data.validation, config.seed, labels)
-    made: Task = task.hold_out(held_out)
+        assert validation is not None
+        out = holdout.share(task.size, validation, seed, labels)
+    made: Task = task.hold_out(out)
     return made
 
 

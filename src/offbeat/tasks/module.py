@@ -1,6 +1,7 @@
 """Any `nn.Module` + loss + map-style dataset as a task."""
 
 import copy
+import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Lock, local
 from typing import Any
@@ -158,6 +159,8 @@ class ModuleTask:
         kept = np.setdiff1d(np.arange(len(self._train)), held_out)
         made._train, made._validation = Subset(self._train, kept), Subset(self._train, held_out)
         made.size = len(kept)
+        if self.fingerprint is not None:
+            made.fingerprint = f"{self.fingerprint}/without {hashlib.sha256(held_out.tobytes()).hexdigest()[:12]}"
         made._threads, made._lock = local(), Lock()
         refuse_one_class(made._train.labels, self.name)
         return made
