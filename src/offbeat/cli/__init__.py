@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import typer
 
-from offbeat.cli import data, embed, export, lists, report, runs, studies
+from offbeat.cli import data, embed, engines, export, lists, report, runs, studies
 from offbeat.cli.output import EXIT
 from offbeat.core.errors import OffbeatError
 
@@ -27,6 +27,7 @@ app.command()(runs.show)
 app.command()(studies.compare)
 app.command()(studies.sweep)
 app.command()(studies.demo)
+app.command()(engines.replay)
 app.command()(report.report)
 app.command()(export.export)
 app.command("list")(lists.list_)

@@ -41,6 +41,8 @@ class Engine(Protocol):
     """Seconds that messages waited for it, summed."""
     rows: list[tuple[Any, ...]]
     """The trace so far; the watcher may clear it when it has written it."""
+    journal: list[tuple[float, str, int, int]] | None
+    """What a replay follows, on engines that do not choose their order: (time, what, worker, number)."""
     next_samples: float
     next_updates: float
     """The watcher is called at these marks, which it sets."""

@@ -64,6 +64,7 @@ class Sim:
     )
     DELIVERED, REDUCED, MESSAGE, MIXED, READ, ADDED = DELIVERED, REDUCED, MESSAGE, MIXED, READ, ADDED
     clock: ClassVar[str] = "virtual"
+    journal: list[tuple[float, str, int, int]] | None = None  # its order is chosen: the same seed is a replay
 
     def __init__(
         self,

@@ -48,6 +48,7 @@ class Threads:
     """One run: construct (or restore), then `run()`."""
 
     clock: ClassVar[str] = "wall"
+    journal: list[tuple[float, str, int, int]] | None = None
 
     def __init__(
         self, task: Task, solver: Solver, rate: Callable[[float], float], *, workers: int, seed: int, threads: int = 0

@@ -30,7 +30,14 @@ def build_engine(plan: Plan, threads: int) -> Engine:
         )
         feed = plan.feed()
         parts = (plan.task, plan.solver, plan.cluster, feed)
-        return Local(*parts, seed=plan.seed, threads=threads, options=options, recipe=plan.recipe)
+        return Local(
+            *parts,
+            seed=plan.seed,
+            threads=threads,
+            options=options,
+            recipe=plan.recipe,
+            cradle=plan.local.get("cradle"),
+        )
     if plan.engine == "threads":
         return _threads(plan, threads)
     from offbeat.engines.sim import Sim

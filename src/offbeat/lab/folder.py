@@ -48,6 +48,7 @@ _TYPES: Mapping[str, pa.DataType] = {
     "correct": pa.int32(),
 }
 SCHEMA = pa.schema([(name, _TYPES[name]) for name in Row._fields])
+JOURNAL = pa.schema([("time", pa.float64()), ("what", pa.string()), ("worker", pa.int32()), ("number", pa.int64())])
 
 
 def versions() -> dict[str, str]:
@@ -64,6 +65,12 @@ def versions() -> dict[str, str]:
 def trace_table(rows: Sequence[tuple[Any, ...]]) -> pa.Table:
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(SCHEMA)
     return pa.table([pa.array(c, type=f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
+
+
+def journal_table(entries: Sequence[tuple[Any, ...]]) -> pa.Table:
+    """What a replay follows: who came when, and to what."""
+    columns = list(zip(*entries, strict=True)) if entries else [()] * len(JOURNAL)
+    return pa.table([pa.array(c, type=f.type) for c, f in zip(columns, JOURNAL, strict=True)], schema=JOURNAL)
 
 
 def metrics_table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
@@ -185,28 +192,39 @@ class Folder:
         except (OSError, pa.ArrowException) as e:
             raise StoreError(f"{self.path / name} cannot be read: {str(e).splitlines()[0]}") from None
 
-    def write_part(self, number: int, rows: Sequence[tuple[Any, ...]]) -> None:
+    def write_part(
+        self, number: int, rows: Sequence[tuple[Any, ...]], journal: Sequence[tuple[Any, ...]] | None = None
+    ) -> None:
         (self.path / "parts").mkdir(exist_ok=True)
         self.write_table(f"parts/trace-{number:06d}.parquet", trace_table(rows))
+        if journal is not None:
+            self.write_table(f"parts/arrivals-{number:06d}.parquet", journal_table(journal))
 
     def drop_parts(self, keep: int) -> None:
         """Removes the parts that are newer than the checkpoint; the older ones must be there."""
         for number in range(keep):
             if not (self.path / f"parts/trace-{number:06d}.parquet").exists():
                 raise StoreError(f"{self.path} has lost parts/trace-{number:06d}.parquet, a piece of its trace")
-        for part in (self.path / "parts").glob("trace-*.parquet"):
+        for part in (self.path / "parts").glob("*-*.parquet"):
             if int(part.stem.rpartition("-")[2]) >= keep:
                 part.unlink()
 
-    def merge_parts(self, count: int, rows: Sequence[tuple[Any, ...]]) -> None:
+    def merge_parts(
+        self, count: int, rows: Sequence[tuple[Any, ...]], journal: Sequence[tuple[Any, ...]] | None = None
+    ) -> None:
         """trace.parquet = the parts and the last rows, streamed: a long trace need not fit in memory twice."""
+        self._merge("trace", count, trace_table(rows))
+        if journal is not None:
+            self._merge("arrivals", count, journal_table(journal))
+
+    def _merge(self, name: str, count: int, last: pa.Table) -> None:
         with (
-            replacing(self.path / "trace.parquet") as beside,
-            pq.ParquetWriter(beside, SCHEMA, compression="zstd") as writer,
+            replacing(self.path / f"{name}.parquet") as beside,
+            pq.ParquetWriter(beside, last.schema, compression="zstd") as writer,
         ):
             for number in range(count):
-                writer.write_table(self.read_table(f"parts/trace-{number:06d}.parquet"))
-            writer.write_table(trace_table(rows))
+                writer.write_table(self.read_table(f"parts/{name}-{number:06d}.parquet"))
+            writer.write_table(last)
 
     def write_tensors(self, name: str, tensors: Mapping[str, torch.Tensor], note: str | None = None) -> None:
         """A safetensors file; `note` is JSON kept in its metadata."""

@@ -159,7 +159,7 @@ def _close(plan: Plan, engine: Engine, watch: Watch, folder: Folder | None, info
         watch.why = f"{watch.why}; {why}" if watch.why else why
     summary = _summary(plan, engine, watch, status)
     if folder is not None:
-        folder.merge_parts(watch.parts, engine.rows)
+        folder.merge_parts(watch.parts, engine.rows, engine.journal)
         folder.write_table("metrics.parquet", metrics_table(watch.metrics))
         if watch.fresh is not None:
             folder.write_table("diagnostics.parquet", metrics_table(watch.fresh.rows))

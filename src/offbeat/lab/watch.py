@@ -294,13 +294,15 @@ class Watch:
         """Everything needed to go on from here. The rows so far go into a part of their own, before it."""
         if self.folder is None:
             return
-        self._count()
-        self.folder.write_part(self._parts, self.engine.rows)
-        self._parts += 1
-        self.engine.rows.clear()
-        self._seen = 0
         tensors: dict[str, Any] = {}
         tree = self.engine.save(tensors)
+        self._count()
+        self.folder.write_part(self._parts, self.engine.rows, self.engine.journal)
+        self._parts += 1
+        self.engine.rows.clear()
+        if self.engine.journal is not None:
+            self.engine.journal.clear()
+        self._seen = 0
         if self.best is not None:
             tensors["best"] = self.best.x
             tensors.update({f"best.{n}": b for n, b in (self.best.buffers or {}).items()})

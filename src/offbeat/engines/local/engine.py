@@ -87,7 +87,7 @@ class Local:
         self.loss_limit = -inf
         self.deadline = inf
         self.rows: list[tuple[Any, ...]] = []
-        self.journal: list[tuple[float, str, int, int]] = []
+        self.journal: list[tuple[float, str, int, int]] | None = []
         self.incidents: list[str] = []
         self.lost_updates = 0
         self.initial = task.init(seed)
@@ -230,7 +230,6 @@ class Local:
         self._mirror(news)
         counters = {n: getattr(self, n) for n in ("updates", "samples", "samples_applied", "bytes", "queued", "served")}
         self._saved = (tree, blob, counters, self.now)
-        self.journal.clear()
         from safetensors.torch import load
 
         tensors.update({f"server.{name}": t for name, t in load(blob).items()})
@@ -344,7 +343,7 @@ class Local:
                 values = list(row)
                 values[applied], values[outcome] = False, LOST
                 self.rows[k] = tuple(values)
-        self.journal.clear()
+        self.journal = []
         counters = self._saved[2] if self._saved else dict.fromkeys(("updates", "samples", "samples_applied"), 0)
         for name, value in counters.items():
             setattr(self, name, value)
@@ -408,7 +407,8 @@ class Local:
         for name, value in counters.items():
             setattr(self, name, value)
         self.rows.extend(map(tuple, rows))
-        self.journal.extend(map(tuple, journal))
+        assert self.journal is not None
+        self.journal.extend((time, what, worker, number) for time, what, worker, number in journal)
 
 
 _KEPT = ("draws", "samples", "computing", "delayed", "communicating", "locked")

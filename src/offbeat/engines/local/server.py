@@ -87,6 +87,10 @@ class Server:
         if isinstance(getattr(self.state, "x", None), Tensor):
             self.arena.shared.copy_(self.state.x)
         self.clock.start(elapsed)
+        if saved is not None:  # whoever was there then is gone
+            for i in range(site.cluster.workers):
+                self.books.happened("lost", i)
+                self.perform(self.solver.on_lost(self.state, i))
 
     # -- the loop -----------------------------------------------------------------------------------------------
 
@@ -263,7 +267,9 @@ class Server:
         self.arena.alive[rank] = 1
         for early in self._early.pop(rank, []):
             self.tell(rank, early)
-        if joins:
+        if not joins:
+            self.books.happened("begin", rank, int(self.arena.draws[rank]))
+        else:
             self._tell_others(rank, "back")
             self.books.happened("join", rank, int(self.arena.draws[rank]))
             self.perform(self.solver.on_join(self.state, rank))
@@ -316,10 +322,12 @@ class Server:
 
     # -- messages of workers ------------------------------------------------------------------------------------
 
-    def _on_call(self, peer: Peer, tree: Any, parts: list[Any], sent: float, size: int) -> None:
+    def _on_call(self, peer: Peer, tree: Any, parts: list[Any], sent: float, size: int, works: list[int]) -> None:
         begun = self.clock.now()
         payload = self.mail.unpack(tree, parts, self.arena.push_slot(peer.rank), peer.known)
         self.books.bytes += size
+        for work in works:
+            self.books.happened("work", peer.rank, work)
         self.books.happened("call", peer.rank)
         peer.waiting, peer.fresh = True, False
         if isinstance(payload, Gradient):

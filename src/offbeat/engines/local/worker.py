@@ -49,6 +49,7 @@ class Worker:
         self.known: dict[str, Tensor] = {"x0": site.initial.x}
         self.state: Any = None
         self.gradients = 0  # of this life
+        self._works: list[int] = []  # the work clock of each gradient since the last call
         self.buffers = site.initial.buffers
         if life > 1 and self.arena.samples[rank]:  # its statistics outlive it
             self.buffers = self.arena.published_buffers(rank, site.initial.buffers)
@@ -154,6 +155,8 @@ class Worker:
         while self._messages and self.hear(0):  # what came in the meantime
             pass
         g.work = max(int(arena.work[0]), int(arena.announced.sum()))
+        if self.solver.schedule is not None:  # a replay has to know
+            self._works.append(g.work)
         self.buffers, g.buffers = g.buffers, None
         if self.buffers is not None:
             self._show()
@@ -197,7 +200,8 @@ class Worker:
         begun = self.clock.now()
         tree, parts = self.mail.pack(effect.payload, arena.push_slot(i), self.known)
         sent = self.clock.now()
-        self.channel.send(("call", tree, parts, sent, payload_bytes(effect.payload)))
+        works, self._works = self._works, []
+        self.channel.send(("call", tree, parts, sent, payload_bytes(effect.payload), works))
         arena.job[i] = 0
         _, tree, parts = self.await_("reply")
         received = self.clock.now()
