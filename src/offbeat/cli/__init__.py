@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import typer
 
-from offbeat.cli import data, embed, engines, export, lists, report, runs, studies
+from offbeat.cli import data, delays, embed, engines, export, lists, report, runs, store, studies
 from offbeat.cli.output import EXIT
 from offbeat.core.errors import OffbeatError
 
@@ -17,6 +17,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+runs_app = typer.Typer(help="Run folders: list, filter, tag, remove.", invoke_without_command=True)
 data_app = typer.Typer(help="Datasets: what is there, and how to get them.", no_args_is_help=True)
 embed_app = typer.Typer(help="Word embeddings of a word2vec run.", no_args_is_help=True)
 
@@ -30,7 +31,14 @@ app.command()(studies.demo)
 app.command()(engines.replay)
 app.command()(report.report)
 app.command()(export.export)
+app.command()(delays.delays)
+app.command()(store.diff)
 app.command("list")(lists.list_)
+app.add_typer(runs_app, name="runs")
+runs_app.callback()(store.runs)
+runs_app.command("list")(store.list_runs)
+runs_app.command("tag")(store.tag_runs)
+runs_app.command("remove")(store.remove_runs)
 app.add_typer(data_app, name="data")
 data_app.command("list")(data.data_list)
 data_app.command("get")(data.data_get)

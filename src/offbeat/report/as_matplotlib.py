@@ -36,10 +36,9 @@ _SYMBOL = {"circle": "o", "x": "x", "star": "*", "diamond": "D", "square": "s"}
 def save(figure: Figure, path: Path, *, width: float = COLUMN) -> Path:
     if path.suffix.lstrip(".") not in FORMATS:
         raise ConfigError(f"a figure is saved as {', '.join('.' + f for f in FORMATS)}, got {path.name!r}")
-    made = draw(figure, width)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        made.savefig(path, dpi=300, metadata={"Date": None} if path.suffix == ".svg" else None)
+        draw(figure, width, path)
     except OSError as e:
         raise StoreError(f"cannot write {path}: {e.strerror}") from None
     return path
@@ -47,11 +46,12 @@ def save(figure: Figure, path: Path, *, width: float = COLUMN) -> Path:
 
 def svg(figure: Figure) -> str:
     out = io.StringIO()
-    draw(figure, PAGE * 0.8).savefig(out, format="svg", metadata={"Date": None})
+    draw(figure, PAGE * 0.8, out)
     return out.getvalue()
 
 
-def draw(figure: Figure, width: float) -> Any:
+def draw(figure: Figure, width: float, out: Path | io.StringIO) -> None:
+    """Draws and writes it, to a file or as SVG text."""
     try:
         import matplotlib as mpl
         from matplotlib.figure import Figure as Canvas
@@ -73,10 +73,14 @@ def draw(figure: Figure, width: float) -> Any:
             _axis(axes, "x", figure.x)
             _axis(axes, "y", figure.y)
         handles, labels = axes.get_legend_handles_labels()
-        if len(labels) > 1:
+        if len(labels) > 1 and any(isinstance(m, Bars | Spans) for m in figure.marks):
+            most = 4 if width < 5 else 8  # bars leave no room for a legend among them
+            canvas.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), most), handlelength=1.2)
+        elif len(labels) > 1:
             axes.legend(handles, labels, handlelength=1.6, ncols=2 if len(labels) > 5 else 1)
-        canvas.draw_without_rendering()
-    return canvas
+        vector = not isinstance(out, Path) or out.suffix == ".svg"
+        written: dict[str, Any] = {"format": "svg" if vector else None, "metadata": {"Date": None} if vector else None}
+        canvas.savefig(out, dpi=300, **written)
 
 
 def _axis(axes: Any, name: str, axis: Axis) -> None:
@@ -109,17 +113,9 @@ def _draw(axes: Any, mark: Mark, figure: Figure, stack: dict[Any, float]) -> Non
         case Bars():
             _bars(axes, mark, figure, stack)
         case Spans():
-            lane, start, length = _place(mark.lane), floats(mark.start), floats(mark.length)
-            axes.barh(
-                lane,
-                length,
-                left=start,
-                height=mark.width,
-                color=colour(mark.colour),
-                label=_plain(mark.name),
-                linewidth=0.4,
-                edgecolor="white",
-            )
+            edge: dict[str, Any] = {"linewidth": 0.4, "edgecolor": "white"} if mark.width < 0.5 else {"linewidth": 0}
+            bars = {"left": floats(mark.start), "height": mark.width, "color": colour(mark.colour), **edge}
+            axes.barh(_place(mark.lane), floats(mark.length), label=_plain(mark.name), **bars)
         case Points():
             x, y = _place(mark.x), _place(mark.y)
             name = _plain(mark.name) if mark.legend and mark.name else None
@@ -182,12 +178,12 @@ def _heat(axes: Any, mark: Heat) -> None:
     if mark.contours:
         shown = axes.contourf(x.astype(float), y.astype(float), z, 24, **look)
     else:
-        numeric = x.dtype.kind in "if" and y.dtype.kind in "if"
-        xs = x if numeric else np.arange(len(x))
-        ys = y if numeric else np.arange(len(y))
+        xs = x if x.dtype.kind in "if" else np.arange(len(x))
+        ys = y if y.dtype.kind in "if" else np.arange(len(y))
         shown = axes.pcolormesh(xs, ys, z, shading="nearest", rasterized=z.size > 2500, **look)
-        if not numeric:
+        if xs is not x:
             axes.set_xticks(xs, [_plain(v) for v in x])
+        if ys is not y:
             axes.set_yticks(ys, [_plain(v) for v in y])
         for i, j in np.argwhere(np.asarray(mark.crossed)) if mark.crossed is not None else ():
             axes.plot(xs[j], ys[i], marker="x", color=colour("@bad"), markersize=6)

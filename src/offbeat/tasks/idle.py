@@ -14,7 +14,7 @@ class Idle:
 
     name = "idle"
     layout = Layout(())
-    size = None
+    size: int | None = None
 
     def __init__(self, nbytes: int = 0, *, batch: int = 1) -> None:
         self.nbytes, self._batch = nbytes, batch
