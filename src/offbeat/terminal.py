@@ -136,6 +136,8 @@ def _facts(s: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "work", f"{s['updates']:,} updates, {s['samples']:,} samples"
     if s.get("mean_staleness") is not None:
         yield "staleness", f"mean {s['mean_staleness']:.2f}, max {s['max_staleness']}"
+    if s.get("lost_share"):
+        yield "lost", f"{s['lost_share']:.1%} of what was added to the shared vector"
     virtual = "" if s["virtual_seconds"] is None else f"{clock(s['virtual_seconds'])} virtual, "
     yield "time", f"{virtual}{clock(s['wall_seconds'])} wall"
     shares = [("computing", "computing_share"), ("delayed", "delayed_share")]

@@ -13,11 +13,18 @@ def catalogue(what: str) -> list[dict[str, Any]]:
 
 
 def _solvers() -> list[dict[str, Any]]:
+    from offbeat.engines.local import Local
+    from offbeat.engines.sim import Sim
+    from offbeat.lab.engines import IN_PLACE
+
     rows = []
     for name in SOLVERS:
         kind = solver_class(name)
         options = ", ".join(f"{k}={v}" for k, v in hyper_parameters(kind).items()) or "-"
-        rows.append({"name": name, "what": kind.line, "options": options, "paper": kind.paper, "engines": "sim"})
+        engines = [e for e, made in (("sim", Sim), ("local", Local)) if kind.asks <= made.asks]
+        engines += ["threads"] if name in IN_PLACE else []
+        row = {"name": name, "what": kind.line, "options": options, "paper": kind.paper}
+        rows.append({**row, "engines": ", ".join(engines)})
     return rows
 
 

@@ -4,6 +4,8 @@ from offbeat.core.errors import ConfigError, unknown
 from offbeat.engines.engine import Engine
 from offbeat.lab.plan import Plan
 
+IN_PLACE = ("plain", "hogwild")
+"""What the threads engine can be."""
 CLOCKS = {"sim": "virtual", "local": "wall", "threads": "wall"}
 
 
@@ -59,7 +61,7 @@ def _threads(plan: Plan, threads: int) -> Engine:
     from offbeat.engines.threads import Threads
     from offbeat.solvers.checks import additive
 
-    if plan.solver_name not in ("plain", "hogwild") or getattr(plan.solver, "locked", False):
+    if plan.solver_name not in IN_PLACE or getattr(plan.solver, "locked", False):
         rule = "hogwild with locked=true" if plan.solver_name == "hogwild" else plan.solver_name
         raise ConfigError(f"the threads engine runs plain and hogwild (without a lock), not {rule}")
     if plan.partition != "shared" or plan.cluster.events or plan.cluster.delay or plan.budget.per == "worker":

@@ -11,6 +11,7 @@ from offbeat.lab.run import _one_thread, cores
 from offbeat.lab.sweep import Sweep
 
 _PROBES = 3
+_BARRIERS = ("sync", "allreduce", "hierarchical")  # one update takes a gradient of every worker
 _ROW_BYTES = 60  # of the trace on disk, compressed; measured on ASGD runs
 
 
@@ -35,7 +36,7 @@ def expected_gradients(plan: Plan) -> float | None:
     if samples is not None:
         return samples / plan.batch
     if amount.unit == "updates":
-        return amount.count * (plan.cluster.workers if plan.solver_name == "sync" else 1)
+        return amount.count * (plan.cluster.workers if plan.solver_name in _BARRIERS else 1)
     per_worker = [
         plan.cluster.compute_of(i).mean + sum(d.mean for d in plan.cluster.delays_of(i))
         for i in range(plan.cluster.workers)

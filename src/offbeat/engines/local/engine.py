@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 from offbeat.core.effects import (
     AllReduce,
     Applied,
+    Batch,
     Call,
     Grad,
     Lock,
@@ -55,7 +56,7 @@ class Local:
     """One real run: construct (or restore), then `run()`."""
 
     asks: ClassVar[frozenset[type]] = frozenset(
-        {Grad, Call, AllReduce, Send, Wait, Mix, SharedRead, SharedAdd, Lock, Unlock, Applied, Stepped, Stop}
+        {Grad, Batch, Call, AllReduce, Send, Wait, Mix, SharedRead, SharedAdd, Lock, Unlock, Applied, Stepped, Stop}
     )
     clock: ClassVar[str] = "wall"
 

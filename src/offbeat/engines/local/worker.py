@@ -11,6 +11,7 @@ from torch import Tensor
 from offbeat.core.effects import (
     AllReduce,
     Applied,
+    Batch,
     Call,
     Grad,
     Gradient,
@@ -61,6 +62,7 @@ class Worker:
         site.feed.draws[rank] = position
         self._handlers: dict[type, Callable[[Any], Any]] = {
             Grad: self._grad,
+            Batch: self._batch,
             Call: self._call,
             Applied: self.announce,
             Stepped: self.announce,
@@ -134,6 +136,11 @@ class Worker:
         self.arena.publish(self.rank, self._shown, numbers, self.buffers)
 
     # -- gradients ----------------------------------------------------------------------------------------------
+
+    def _batch(self, effect: Batch) -> None:
+        """Its data are at hand; what came from peers is taken in before the rule reads its point."""
+        while self._messages and self.hear(0):
+            pass
 
     def _grad(self, effect: Grad) -> Gradient | None:
         site, arena, i = self.site, self.arena, self.rank
