@@ -337,3 +337,27 @@ def test_caffes_scaling_takes_off_the_mean_picture():
     unit, caffe = load("digits", scaling="unit"), load("digits", scaling="caffe")
     torch.testing.assert_close(caffe.train_x, 255 * (unit.train_x - unit.train_x.mean(0)), atol=1e-3, rtol=1e-5)
     torch.testing.assert_close(caffe.test_x, 255 * (unit.test_x - unit.train_x.mean(0)), atol=1e-3, rtol=1e-5)
+
+
+def test_the_list_of_models_shows_both_conventions_beside_the_papers(capsys, monkeypatch):
+    import json
+    import sys
+
+    from offbeat import cli
+
+    def shown(*args):
+        monkeypatch.setattr(sys, "argv", ["offbeat", "list", "models", *args])
+        with pytest.raises(SystemExit):
+            cli.main()
+        return capsys.readouterr().out
+
+    rows = {row["name"]: row for row in json.loads(shown("--json"))}
+    published = {name: row["cc_published"] for name, row in rows.items() if row["cc_published"] is not None}
+    assert published == {"cifar10-full": 109, "densenet40": 555, "resnet50": 308, "googlenet-v2": 736}  # Table 6
+    for row in rows.values():
+        assert row["cc_forward"] == row["forward"] / row["parameters"]
+        assert row["cc_training"] == row["training"] / row["parameters"]
+    assert abs(rows["resnet50"]["cc_forward"] / 308 - 1) < 0.03  # the paper rounds 25.6 to 25 million
+    text = shown()
+    assert "25,557,032  7.72G    22.9G" in text
+    assert "multiply-add" in text

@@ -1,7 +1,7 @@
 """`offbeat list`: what there is."""
 
 import json
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -26,5 +26,33 @@ def list_(
         print(json.dumps(rows))
     elif not rows:
         print(f"no {what} yet")
+    elif what == "models":
+        print_rows([_model(row) for row in rows])
+        print("\noperations of one sample, a multiply-add being two; CC = operations / parameters")
+        print("Table 6: the ratios that wongpanich2020 prints; its counts mix both conventions")
     else:
         print_rows(rows)
+
+
+def _model(row: dict[str, Any]) -> dict[str, str]:
+    """A model as people read it."""
+    published = row["cc_published"]
+    return {
+        "name": row["name"],
+        "parameters": f"{row['parameters']:,}",
+        "forward": _short(row["forward"]),
+        "+ backward": _short(row["training"]),
+        "CC forward": f"{row['cc_forward']:.0f}",
+        "CC both": f"{row['cc_training']:.0f}",
+        "Table 6": "-" if published is None else f"{published:.0f}",
+        "input": "x".join(map(str, row["input"])),
+        "what": row["what"],
+    }
+
+
+def _short(operations: int) -> str:
+    """7.72G of 7,715,946,496."""
+    for unit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if operations >= unit:
+            return f"{operations / unit:.3g}{letter}"
+    return str(operations)

@@ -37,24 +37,17 @@ def _models() -> list[dict[str, Any]]:
     return [
         {
             "name": name,
-            "parameters": f"{m.parameters:,}",
-            "forward": _engineering(m.forward),
-            "forward + backward": _engineering(m.training),
-            "CC forward": f"{m.forward / m.parameters:.3g}",
-            "CC both": f"{m.training / m.parameters:.3g}",
-            "CC published": "-" if m.published is None else f"{m.published:g}",
+            "parameters": m.parameters,
+            "forward": m.forward,
+            "training": m.training,
+            "cc_forward": m.forward / m.parameters,
+            "cc_training": m.training / m.parameters,
+            "cc_published": m.published,
+            "input": list(m.shape),
             "what": m.line,
         }
         for name, m in MODELS.items()
     ]
-
-
-def _engineering(operations: int) -> str:
-    """7.72G"""
-    for unit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if operations >= unit:
-            return f"{operations / unit:.3g}{letter}"
-    return str(operations)
 
 
 def _recipes() -> list[dict[str, Any]]:
