@@ -143,6 +143,8 @@ def _facts(s: dict[str, Any]) -> Iterator[tuple[str, str]]:
     shares = [("computing", "computing_share"), ("delayed", "delayed_share")]
     shares += [("communicating", "communicating_share"), ("waiting", "idle_share")]
     yield "workers", ", ".join(f"{n} {s[k]:.0%}" for n, k in shares if s.get(k))
+    for incident in s.get("incidents") or ():
+        yield "incident", f"[yellow]{incident}[/yellow]"
     if s.get("run"):
         yield "folder", str(s["run"])
 

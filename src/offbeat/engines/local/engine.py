@@ -158,8 +158,10 @@ class Local:
                 self.now = self.deadline
                 return self._stop("seconds")
             elif kind in ("lost", "left"):
-                if self._depart(kind, details[0]):
+                if self._depart(kind, *details):
                     return self._stop("idle")
+            elif kind == "join":
+                self._start_worker(details[0], joins=True)
             elif kind == "hung":
                 self.incidents.append(f"worker {details[0]} was silent for {details[1]:.0f} s and was ended")
             elif kind == "failed":
@@ -293,18 +295,18 @@ class Local:
         self._arrived[i] = self.now
         self._line.send(("worker", i, self._lives[i], joins))
 
-    def _depart(self, kind: str, i: int) -> bool:
-        """A worker has gone: restarted if it was lost and the options say so. True when nobody is left."""
+    def _depart(self, kind: str, i: int, meant: bool, others_join: bool) -> bool:
+        """A worker has gone: restarted if it was lost and the options say so. True when nobody is left, or will be."""
         self._alive.discard(i)
         self._present[i] += self.now - self._arrived[i]
-        if kind == "lost":
-            how = self._exit_of("worker", i)
+        how = self._exit_of("worker", i)
+        if kind == "lost" and not meant:
             restart = self.options.on_loss == "restart" and self._joinable and self._losses < self.options.restarts
             self._losses += 1
             self.incidents.append(f"worker {i} was lost ({how}); {'restarted' if restart else 'left out'}")
             if restart:
                 self._start_worker(i, joins=True)
-        return not self._alive
+        return not self._alive and not others_join
 
     def _replace_server(self, why: str) -> None:
         """From its last checkpoint, or the beginning; the workers begin anew. Counts what is lost."""

@@ -76,14 +76,15 @@ class Server:
         for channel in (control, nursery):
             self._poll.register(channel, select.POLLIN)
         self._by_fd: dict[int, Peer] = {}
+        elapsed = 0.0 if saved is None else saved["now"]
+        self._events = [e for e in site.cluster.events if e.at > elapsed or (e.kind == "lose" and saved is None)]
+        self._meant: set[int] = set()  # lost because the description says so
         self._early: dict[int, list[tuple[Any, ...]]] = {}  # words to workers that are expected and not there yet
-        elapsed = 0.0
         if saved is None:
             self.state = self.solver.init_server(site.initial.x, site.world)
         else:
             self.state = self.solver.load_server(saved["server"], site.initial.x, site.world)
             self.books.load(saved["counters"])
-            elapsed = saved["now"]
         if isinstance(getattr(self.state, "x", None), Tensor):
             self.arena.shared.copy_(self.state.x)
         self.clock.start(elapsed)
@@ -100,7 +101,9 @@ class Server:
         with contextlib.suppress(Closed):
             while not self._over():
                 self._listen()
-                left = max(0.0, min(self._next_tick - time.monotonic(), self.deadline - self.clock.now(), self._ear))
+                self._script()
+                due = min(self.deadline, self._events[0].at if self._events else inf)
+                left = max(0.0, min(self._next_tick - time.monotonic(), due - self.clock.now(), self._ear))
                 ready = self._poll.poll(left * 1000 + 0.5)
                 for fd, _ in ready:
                     peer = self._by_fd.get(fd)
@@ -136,6 +139,16 @@ class Server:
         assert message is not None
         peer.heard = time.monotonic()
         getattr(self, f"_on_{message[0]}")(peer, *message[1:])
+
+    def _script(self) -> None:
+        """Losses and joins that the cluster's description asks for, at their time."""
+        while self._events and self._events[0].at <= self.clock.now():
+            event = self._events.pop(0)
+            if event.kind == "join":
+                self.control.send(("join", event.worker))
+            elif event.worker in self.peers:
+                self._meant.add(event.worker)
+                self.peers[event.worker].signal(signal.SIGKILL)
 
     def _listen(self) -> None:
         """What workers have announced, if this solver's workers do; and is it time for the watcher?"""
@@ -282,14 +295,16 @@ class Server:
             self.books.snapshot(peer.rank, peer.last.version, self._version, LOST)
         self.arena.job[peer.rank] = 0
         self._without(peer)
-        self.control.send(("lost", peer.rank))
+        meant = peer.rank in self._meant
+        self._meant.discard(peer.rank)
+        self.control.send(("lost", peer.rank, meant, any(e.kind == "join" for e in self._events)))
 
     def _on_left(self, peer: Peer) -> None:
         self._part_with(peer)
         self.books.listen()
         self.books.settle(peer.rank, self._version, LOST)
         self._without(peer)
-        self.control.send(("left", peer.rank))
+        self.control.send(("left", peer.rank, True, any(e.kind == "join" for e in self._events)))
 
     def _part_with(self, peer: Peer) -> None:
         del self.peers[peer.rank], self._by_fd[peer.channel.fileno()]
@@ -338,6 +353,8 @@ class Server:
         self.books.served += self.clock.now() - begun
         if self.site.fault("kill", self.books.updates, None, self.life):
             os.kill(os.getpid(), signal.SIGKILL)
+        while self.site.fault("hang", self.books.updates, None, self.life):
+            signal.pause()
 
     def perform(self, effects: Iterable[ServerEffect]) -> None:
         """Runs the server's rule to its end, then sends what it said."""

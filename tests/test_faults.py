@@ -1,0 +1,288 @@
+"""Processes that die, hang and are interrupted: the run goes on or ends in order, and nothing is left behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from offbeat import solver
+from offbeat.core.errors import ConfigError
+from offbeat.engines.local import Cradle, Fault, Options, memory
+from offbeat.lab.config import make
+from offbeat.lab.plan import build
+from offbeat.lab.replay import replay
+from offbeat.lab.run import execute
+from test_local import rows_of, run
+
+LIMIT = 100  # seconds that anything may take before a test fails
+
+
+@pytest.fixture(scope="module")
+def cradle():
+    made = Cradle()
+    yield made
+    made.close()
+
+
+def until(condition, what):
+    """Waits, with a limit, for something that must become true."""
+    deadline = time.monotonic() + LIMIT
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {LIMIT} s for: {what}"
+        time.sleep(0.02)
+
+
+# -- workers -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_killed_worker_is_restarted_and_its_gradient_is_lost(cradle):
+    options = Options(faults=(Fault("kill", 3, worker=1),))
+    engine = run(cradle, solver("asgd", lr=0.1), workers=2, updates=60, options=options)
+    assert engine.updates == 60
+    assert [r.draw for r in rows_of(engine) if r.outcome == "lost"] == [3]
+    assert engine.incidents == ["worker 1 was lost (SIGKILL); restarted"]
+    mine = [r.draw for r in rows_of(engine) if r.worker == 1 and r.draw is not None]
+    assert mine == list(range(len(mine)))  # it goes on with its batches
+    assert len(mine) > 4
+
+
+def test_a_barrier_forms_anew_without_the_lost(cradle):
+    options = Options(on_loss="leave out", faults=(Fault("kill", 4, worker=2),))
+    engine = run(cradle, solver("sync", lr=0.1), workers=3, updates=12, options=options)
+    sizes = [sum(r.version_applied == v for r in rows_of(engine) if r.applied) for v in range(12)]
+    assert sizes == [3] * 4 + [2] * 8
+    assert "left out" in engine.incidents[0]
+
+
+def test_an_all_reduce_forms_anew_and_its_members_still_agree(cradle):
+    options = Options(quota=15 * 8, faults=(Fault("kill", 5, worker=0),))
+    engine = run(cradle, solver("local-sgd", H=1, lr=0.1), workers=3, updates=10**9, options=options)
+    assert engine.ended == "idle"
+    x1, x2 = (engine.arena.published(i)[0] for i in (1, 2))
+    assert torch.equal(x1, x2)
+    assert engine.incidents == ["worker 0 was lost (SIGKILL); left out"]  # this method takes nobody in
+
+
+def test_the_lock_of_a_dead_worker_is_free(cradle):
+    options = Options(on_loss="leave out", faults=(Fault("kill", 3, worker=0),))
+    engine = run(cradle, solver("hogwild", locked=True, lr=0.1), workers=2, updates=30, options=options)
+    assert engine.updates >= 30
+
+
+def test_a_worker_that_hangs_is_named_and_ended(cradle):
+    options = Options(patience_seconds=2.0, on_loss="leave out", faults=(Fault("hang", 2, worker=1),))
+    engine = run(cradle, solver("ssp", s=1, lr=0.1), workers=2, updates=40, options=options)
+    assert engine.updates == 40
+    assert "worker 1 was silent" in engine.incidents[0]
+    assert "worker 1 was lost (SIGKILL); left out" in engine.incidents[1]
+
+
+def test_a_run_ends_when_nobody_is_left(cradle):
+    options = Options(on_loss="leave out", faults=(Fault("kill", 2, worker=0), Fault("kill", 3, worker=1)))
+    engine = run(cradle, solver("asgd", lr=0.1), workers=2, updates=1000, options=options)
+    assert engine.ended == "idle"
+
+
+def test_losses_and_joins_of_the_cluster_happen_for_real(cradle):
+    engine = run(
+        cradle,
+        solver("asgd", lr=0.1),
+        workers=3,
+        updates=400,
+        delay="1ms",
+        events=["lose 0 at 50ms", "join 2 at 100ms"],
+    )
+    computed = {i: [r.time for r in rows_of(engine) if r.worker == i and r.applied] for i in range(3)}
+    assert max(computed[0], default=0) < min(computed[2])
+    assert min(computed[2]) > 0.1
+    assert not engine.incidents
+
+
+# -- the server --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def quadratic(cradle, tmp_path):
+    def make_run(name="asgd", *, faults=(), checkpoint_seconds=0.0, updates=300, **local):
+        values = {"task": {"name": "quadratic"}, "solver": {"name": name}, "cluster": {"workers": 2, "delay": "1ms"}}
+        plan = build(make({**values, "budget": {"updates": updates}, "engine": "local"}))
+        plan = replace(plan, local={**plan.local, **local, "cradle": cradle, "faults": faults})
+        return execute(plan, tmp_path / "run", checkpoint_seconds=checkpoint_seconds)
+
+    return make_run
+
+
+def test_a_killed_server_goes_on_from_its_checkpoint_and_counts_what_is_lost(quadratic):
+    real = quadratic(faults=(Fault("kill", 200, worker=None),))
+    assert real.status == "done"
+    assert real.summary["updates"] == 300
+    (incident,) = real.summary["incidents"]
+    assert "the server was lost (SIGKILL) after update 200; restarted from update" in incident
+    lost = real.summary["lost_updates"]
+    assert f"{lost} lost" in incident
+    assert 0 < lost < 200
+    assert replay(real.path)["equal"]
+    rows = pq.read_table(real.path / "trace.parquet").to_pylist()
+    assert sum(r["applied"] for r in rows) == 300
+
+
+def test_without_a_checkpoint_a_killed_server_begins_anew(quadratic):
+    real = quadratic(faults=(Fault("kill", 50, worker=None),), checkpoint_seconds=1000.0, updates=100)
+    assert real.summary["lost_updates"] == 50
+    assert real.summary["updates"] == 100
+    assert replay(real.path)["equal"]
+
+
+def test_a_server_that_hangs_is_replaced(quadratic):
+    real = quadratic(faults=(Fault("hang", 50, worker=None),), updates=100, patience="2s")
+    assert real.summary["updates"] == 100
+    assert "the server did not answer" in real.summary["incidents"][0]
+
+
+# -- from outside ------------------------------------------------------------------------------------------------------
+
+
+def descendants(pid):
+    """All processes below this one, from /proc."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except (OSError, ValueError):
+                continue
+    found, todo = set(), [pid]
+    while todo:
+        at = todo.pop()
+        children = [p for p, parent in parents.items() if parent == at]
+        found.update(children)
+        todo += children
+    return found
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def sharing():
+    """Processes that map the engine's shared memory."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if "memfd:offbeat" in (entry / "maps").read_text():
+                    found.add(int(entry.name))
+            except OSError:
+                continue
+    return found
+
+
+@pytest.fixture
+def started(tmp_path):
+    """`offbeat run` in a process of its own, with its workers at work."""
+    processes = []
+
+    def start(*arguments, **options):
+        command = [sys.executable, "-m", "offbeat", "run", "quadratic", "--engine", "local", "--workers", "2"]
+        command += ["--out", str(tmp_path / "run"), *arguments]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+        processes.append(process)
+        until(
+            lambda: len(descendants(process.pid)) >= 5 or process.poll() is not None, "cradle, nursery, server, workers"
+        )
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def test_after_sigkill_of_the_parent_nothing_is_left(started):
+    shm = set(os.listdir("/dev/shm"))
+    process = started("--budget", "1000s")
+    family = descendants(process.pid)
+    assert sharing() >= {process.pid}
+    process.kill()
+    process.wait()
+    until(lambda: not any(alive(p) for p in family), "the end of all processes")
+    assert not sharing() & family
+    assert set(os.listdir("/dev/shm")) <= shm
+
+
+def test_ctrl_c_ends_the_run_in_order_and_it_can_go_on(started, tmp_path):
+    process = started("--budget", "1000s", start_new_session=True)
+    family = descendants(process.pid)
+    until(lambda: (tmp_path / "run" / "run.json").exists(), "the run's description")
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to everybody
+    _, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 130, err
+    assert "offbeat resume" in err
+    until(lambda: not any(alive(p) for p in family), "the end of all processes")
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "interrupted"
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_goes_on_and_is_replayed_as_one(started, tmp_path):
+    process = started("--budget", "3000updates", "--delay", "2ms", start_new_session=True)
+    until(lambda: (tmp_path / "run" / "run.json").exists(), "the run's description")
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=LIMIT)
+    assert process.returncode == 130
+    again = subprocess.run([sys.executable, "-m", "offbeat", "resume", str(tmp_path / "run")], timeout=LIMIT)
+    assert again.returncode == 0
+    found = replay(tmp_path / "run")
+    assert found["equal"]
+    assert found["updates"] == 3000
+
+
+FULL = """
+import resource, offbeat
+
+class Fill:  # from here on no file may grow beyond this: what a full disk does to a writer
+    def on_evaluation(self, metrics):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))
+
+offbeat.train("quadratic", "asgd", 2, engine="local", budget="400updates", out="full", callbacks=[Fill()])
+"""
+
+
+def test_a_full_disk_is_said_and_nothing_is_left(tmp_path):
+    process = subprocess.Popen([sys.executable, "-c", FULL], stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    try:
+        until(lambda: len(descendants(process.pid)) >= 5 or process.poll() is not None, "the workers")
+        family = descendants(process.pid)
+        _, err = process.communicate(timeout=LIMIT)
+    finally:
+        process.kill()
+    assert process.returncode == 1
+    assert "StoreError: cannot write full" in err
+    until(lambda: not any(alive(p) for p in family), "the end of all processes")
+
+
+def test_more_workers_than_memory_is_said_before_anything_starts(cradle, monkeypatch):
+    monkeypatch.setattr(memory, "available_bytes", lambda: 10_000)
+    with pytest.raises(ConfigError, match=r"2 workers .* need about .* of memory, but only .* available"):
+        run(cradle, solver("asgd"), workers=2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["asgd", "sync", "easgd", "hogwild", "ssp"])
+def test_a_storm_of_kills_changes_nothing_but_the_time(quadratic, name):
+    faults = tuple(Fault("kill", 3 + 2 * (k % 4), worker=k % 2, life=1 + k // 2) for k in range(16))
+    real = quadratic(name, faults=faults, updates=400)
+    assert real.status == "done"
+    assert len(real.summary["incidents"]) >= 10
+    if name != "hogwild":
+        assert replay(real.path)["equal"]
