@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import typer
 
-from offbeat.cli import data, delays, embed, engines, export, lists, report, runs, store, studies
+from offbeat.cli import check, data, delays, embed, engines, export, lists, report, runs, store, studies
 from offbeat.cli.output import EXIT
 from offbeat.core.errors import OffbeatError
 
@@ -34,6 +34,8 @@ app.command()(export.export)
 app.command()(delays.delays)
 app.command()(store.diff)
 app.command("list")(lists.list_)
+app.command()(check.check)
+app.command()(check.cite)
 app.add_typer(runs_app, name="runs")
 runs_app.callback()(store.runs)
 runs_app.command("list")(store.list_runs)
@@ -54,6 +56,8 @@ def _one_line(message: object) -> str:
 
 def main() -> NoReturn:
     """Errors in one line on stderr, exit code 2 for bad input, no tracebacks for what people do wrong."""
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        sys.path.insert(0, os.getcwd())  # package.module:Name is looked for where one stands
     try:
         code = app(standalone_mode=False)
     except OffbeatError as e:

@@ -125,10 +125,11 @@ def _split_settings(settings: Sequence[str], names: Sequence[str]) -> tuple[list
     shared: list[str] = []
     own: dict[str, dict[str, Any]] = {}
     for text in settings:
-        name, colon, rest = text.partition(":")
-        if not colon or "=" in name:
+        name, colon, rest = text.partition("=")[0].rpartition(":")
+        if not colon:
             shared.append(text)
             continue
+        rest = text[len(name) + 1 :]
         if name not in names:
             raise unknown("solver of this comparison", name, names)
         key, value = parse_setting(rest)

@@ -1,7 +1,9 @@
 """What there is, in rows."""
 
+from importlib.resources import files
 from typing import Any
 
+from offbeat.core.errors import ConfigError
 from offbeat.solvers import SOLVERS, hyper_parameters, solver_class
 from offbeat.tasks import TASKS
 from offbeat.tasks.models import MODELS
@@ -23,9 +25,29 @@ def _solvers() -> list[dict[str, Any]]:
         options = ", ".join(f"{k}={v}" for k, v in hyper_parameters(kind).items()) or "-"
         engines = [e for e, made in (("sim", Sim), ("local", Local)) if kind.asks <= made.asks]
         engines += ["threads"] if name in IN_PLACE else []
-        row = {"name": name, "what": kind.line, "options": options, "paper": kind.paper}
-        rows.append({**row, "engines": ", ".join(engines)})
+        runs_on = {"paper": kind.paper, "engines": ", ".join(engines)}
+        rows.append({"name": name, "what": kind.line, **runs_on, "options": options})
     return rows
+
+
+def references(name: str) -> str:
+    """The papers behind a solver, as BibTeX: those of this project's four first."""
+    kind = solver_class(name)
+    entries = bibliography()
+    keys = [k for k in getattr(kind, "paper", "-").split(", ") if k != "-"] + list(getattr(kind, "cite", ()))
+    if not keys:
+        raise ConfigError(f"solver {name!r} names no paper")
+    return "\n".join(entries[key] for key in dict.fromkeys(keys))
+
+
+def bibliography() -> dict[str, str]:
+    """Every entry of solvers/references.bib, by key."""
+    text = files("offbeat.solvers").joinpath("references.bib").read_text(encoding="utf-8")
+    found = {}
+    for entry in text.split("\n@")[1:]:
+        key = entry[entry.index("{") + 1 : entry.index(",")]
+        found[key] = f"@{entry.strip()}\n"
+    return found
 
 
 def _tasks() -> list[dict[str, Any]]:
@@ -51,7 +73,5 @@ def _models() -> list[dict[str, Any]]:
 
 
 def _recipes() -> list[dict[str, Any]]:
-    from importlib.resources import files
-
     found = (f for f in files("offbeat.recipes").iterdir() if f.name.endswith(".toml"))
     return [{"name": f.name.removesuffix(".toml")} for f in sorted(found, key=lambda f: f.name)]

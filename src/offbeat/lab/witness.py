@@ -31,12 +31,14 @@ class Bowl:
 
     def gradient(self, point: Point, batch: Indices | None, key: int) -> Gradient:
         g = self.h * (point.x - self.c)
-        loss = float(0.5 * (g * (point.x - self.c)).sum())
         noise = torch.randn(len(g), generator=torch.Generator().manual_seed(key), dtype=g.dtype)
-        return Gradient(g + self.noise * noise, loss, 1)
+        return Gradient(g + self.noise * noise, self.loss(point.x), 1)
 
     def evaluate(self, point: Point, mapper: Mapper) -> dict[str, float]:
-        return {"loss": float(0.5 * (self.h * (point.x - self.c) ** 2).sum())}
+        return {"loss": self.loss(point.x)}
+
+    def loss(self, x: Tensor) -> float:
+        return float(0.5 * (self.h * (x - self.c) ** 2).sum())
 
     def describe(self) -> dict[str, Any]:
         return {"task": self.name}

@@ -51,11 +51,18 @@ SOLVERS: Mapping[str, str] = {
 
 def solver_class(name: str) -> Any:
     """The class of a named solver, or of `package.module:Class`."""
-    if ":" in name:
-        return load_object(name, "solver")
-    if name not in SOLVERS:
-        raise unknown("solver", name, SOLVERS)
-    return load_object(SOLVERS[name], "solver")
+    if ":" not in name:
+        if name not in SOLVERS:
+            raise unknown("solver", name, SOLVERS)
+        return load_object(SOLVERS[name], "solver")
+    from offbeat.core.solver import Solver
+
+    kind = load_object(name, "solver")
+    if not (isinstance(kind, type) and issubclass(kind, Solver)):
+        raise ConfigError(f"solver {name!r} must be a class derived from offbeat.core.solver.Solver, got {kind!r}")
+    if missing := sorted(kind.__abstractmethods__):
+        raise ConfigError(f"solver {name!r} lacks {', '.join(missing)}")
+    return kind
 
 
 STABILISERS = ("clip", "clip_at", "introduce")
@@ -101,6 +108,8 @@ def load_object(path: str, what: str) -> Any:
         found = import_module(module)
     except ImportError as e:
         raise ConfigError(f"{what} {path!r} cannot be imported: {e}") from None
+    except Exception as e:  # whatever somebody's module does when it is imported
+        raise ConfigError(f"{what} {path!r} cannot be imported: {type(e).__name__}: {e}") from None
     for part in attribute.split("."):
         try:
             found = getattr(found, part)

@@ -1,0 +1,213 @@
+"""Solvers of one's own: the page that builds one, `offbeat check`, `offbeat cite`, and what they say of broken ones."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import offbeat
+from offbeat.core.errors import ConfigError
+from offbeat.lab.catalogue import bibliography, catalogue, references
+from offbeat.lab.check import check
+from offbeat.solvers import SOLVERS, build, hyper_parameters, solver_class
+
+DOCS = Path(__file__).parent.parent / "docs"
+
+
+@pytest.fixture
+def nudge(tmp_path, monkeypatch):
+    """The code of docs/adding.md, as nudge.py in the working folder."""
+    (code,) = re.findall(r"```python\n(.*?)```", (DOCS / "adding.md").read_text(encoding="utf-8"), re.S)
+    (tmp_path / "nudge.py").write_text(code, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield code
+    sys.modules.pop("nudge", None)
+
+
+def command(folder, *words):
+    env = {**os.environ, "PYTHONPATH": str(Path(offbeat.__file__).parent.parent)}
+    code = "from offbeat.cli import main; main()"  # as the installed command: the working folder is not on the path
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code, *words],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def broken(folder, code, old, new, name="broken"):
+    assert old in code
+    (folder / f"{name}.py").write_text(code.replace(old, new), encoding="utf-8")
+    return {f.check: f.words for f in check(f"{name}:Nudge", {}) if f.verdict == "fails"}
+
+
+def test_the_solver_of_the_page_is_thirty_lines_or_so_and_keeps_the_contract(nudge, tmp_path):
+    body = nudge[nudge.index("class Nudge") :].strip().splitlines()
+    assert len(body) <= 36
+    code, out, err = command(tmp_path, "check", "nudge:Nudge")
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "ok    inputs are left alone"
+    assert lines[1] == "ok    it asks for what it declares"
+    assert lines[-1] == "nudge:Nudge keeps the contract"
+
+
+def test_its_name_works_wherever_a_name_does(nudge, tmp_path):
+    code, out, err = command(
+        tmp_path, "run", "quadratic", "--solver", "nudge:Nudge", "--workers", "3", "--budget", "40updates",
+        "--set", "solver.beta=0.3", "--json",
+    )  # fmt: skip
+    assert code == 0, err
+    assert json.loads(out)["status"] == "done"
+    code, _, err = command(tmp_path, "run", "quadratic", "--solver", "nudge:Nudge", "--set", "solver.alpha=0.3")
+    assert code == 2
+    assert "unknown hyper-parameter of solver 'nudge:Nudge' 'alpha'; known: beta, period" in err
+    code, out, err = command(
+        tmp_path, "compare", "quadratic", "--solvers", "asgd,nudge:Nudge", "--workers", "2", "--budget", "40updates",
+        "--seeds", "1", "--set", "nudge:Nudge:solver.beta=0.3", "--json", "--out", "both",
+    )  # fmt: skip
+    assert code == 0, err
+    assert {row["solver"] for row in json.loads(out)} == {"asgd", "nudge:Nudge"}
+    run = offbeat.train("quadratic", "nudge:Nudge", 2, budget="20updates", out=False)
+    assert run.status == "done"
+
+
+def test_a_rule_that_changes_what_it_published_is_told_so(nudge, tmp_path):
+    """The bug that made one paper's delay compensation a no-op."""
+    words = broken(tmp_path, nudge, "s.x = s.x + self.beta * (x_i - s.x)", "s.x += self.beta * (x_i - s.x)", "aliased")
+    assert "values were changed after they were seen, in: " in words["inputs are left alone"]
+
+
+def test_a_rule_that_forgets_to_answer_is_told_so(nudge, tmp_path):
+    words = broken(tmp_path, nudge, "        yield Reply(worker, s.x)", "        yield from ()", "silent")
+    assert "everybody waits" in words["somebody is always busy"]
+
+
+def test_a_rule_that_hides_a_gradient_is_told_so(nudge, tmp_path):
+    words = broken(tmp_path, nudge, "        yield Applied(w.rank, g)\n", "", "hidden")
+    assert "has no row: announce Applied or Refused" in words["every gradient is in the books"]
+
+
+def test_a_rule_that_goes_uphill_is_told_so(nudge, tmp_path):
+    words = broken(tmp_path, nudge, "w.x - self.eta", "w.x + self.eta", "uphill")
+    assert words.keys() == {"it descends"}
+    assert re.match(r"the loss of a bowl goes from 2\.\d+ to ", words["it descends"])
+
+
+def test_a_rule_that_keeps_its_state_elsewhere_is_told_so(nudge, tmp_path):
+    words = broken(tmp_path, nudge, "w.k == self.period", "self.count() == 0", "stateful")
+    assert "AttributeError at " in words["somebody is always busy"]
+    assert "stateful.py:" in words["somebody is always busy"]
+    more = nudge.replace("w.k == self.period", "next(self.n) % self.period == 0").replace(
+        "self.period, self.beta = whole", "self.n = __import__('itertools').count(1); self.period, self.beta = whole"
+    )
+    (tmp_path / "counting.py").write_text(more, encoding="utf-8")
+    words = {f.check: f.words for f in check("counting:Nudge", {}) if f.verdict == "fails"}
+    assert "when a run is saved and restored" in words["a restored run has the same bits"]
+
+
+def test_a_rule_in_single_precision_is_told_so(nudge, tmp_path):
+    words = broken(
+        tmp_path,
+        nudge,
+        "s.x = s.x + self.beta * (x_i - s.x)",
+        "s.x = (s.x + self.beta * (x_i - s.x)).float()",
+        "single",
+    )
+    assert "torch.float32 was seen as well" in words["the dtype is kept"]
+
+
+def test_what_is_no_solver_is_refused_in_one_line(tmp_path):
+    (tmp_path / "wrong.py").write_text("x = 1\nfrom offbeat.core.solver import Solver\nclass Half(Solver): pass\n")
+    (tmp_path / "bang.py").write_text("1 / 0\n")
+    for name, words in [
+        ("wrong:x", "must be a class derived from offbeat.core.solver.Solver, got 1"),
+        ("wrong:Half", "lacks init_server, init_worker, parameters, round"),
+        ("wrong:y", "unknown name in wrong 'y'"),
+        ("nowhere:Y", "cannot be imported: No module named 'nowhere'"),
+        ("bang:Y", "cannot be imported: ZeroDivisionError: division by zero"),
+        ("agsd", "unknown solver 'agsd' (did you mean 'asgd'?)"),
+    ]:
+        code, out, err = command(tmp_path, "check", name)
+        assert (code, out) == (2, "")
+        assert words in err
+        assert len(err.splitlines()) == 1
+
+
+# -- lists, papers, pages -------------------------------------------------------------------------------------------
+
+
+def test_every_solver_is_listed_with_its_line_paper_and_engines():
+    rows = catalogue("solvers")
+    assert [r["name"] for r in rows] == list(SOLVERS)
+    for row in rows:
+        assert row["what"]
+        assert row["paper"]
+        assert "sim" in row["engines"].split(", ")
+
+
+def test_every_citation_is_in_the_bibliography():
+    entries = bibliography()
+    for name in SOLVERS:
+        kind = solver_class(name)
+        keys = [k for k in kind.paper.split(", ") if k != "-"] + list(getattr(kind, "cite", ()))
+        assert set(keys) <= set(entries), name
+        if keys:
+            assert references(name).count("\n@") + 1 == len(set(keys))
+    for key, entry in entries.items():
+        assert entry.startswith("@")
+        assert entry.count("{") == entry.count("}"), key
+        for field in ("author", "title", "year"):
+            assert f"  {field} = {{" in entry, key
+
+
+def test_cite_prints_bibtex(tmp_path):
+    code, out, _ = command(tmp_path, "cite", "dc-asgd")
+    assert code == 0
+    assert "@misc{lamour2023," in out
+    assert "@inproceedings{zheng2017dcasgd," in out
+    with pytest.raises(ConfigError, match="names no paper"):
+        references("plain")
+
+
+def sections():
+    """docs/solvers.md: the text under each solver's heading."""
+    parts = re.split(r"^### `([a-z-]+)`", (DOCS / "solvers.md").read_text(encoding="utf-8"), flags=re.M)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def test_every_solver_and_every_hyper_parameter_stands_in_the_page():
+    found = sections()
+    assert set(found) == set(SOLVERS)
+    for name, text in found.items():
+        for key, default in hyper_parameters(solver_class(name)).items():
+            assert f"`{key}={default}`" in text or f"`{key}={json.dumps(default)}`" in text, f"{name}: {key}={default}"
+        for word in ("Version", "Memory"):
+            assert word in text, f"{name}: {word}"
+
+
+def test_what_was_reconstructed_is_labelled_in_the_page_and_in_the_code():
+    for name, text in sections().items():
+        in_code = "[reconstructed]" in (solver_class(name).__doc__ or "")
+        assert ("*reconstructed*" in text) == in_code, name
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_a_wrong_hyper_parameter_lists_the_right_ones(name):
+    from functools import partial
+
+    import torch
+
+    with pytest.raises(ConfigError) as e:
+        build(name, partial(torch.optim.SGD, lr=0.1), {"nonsense": 1})
+    for key in hyper_parameters(solver_class(name)):
+        assert key in str(e.value)
