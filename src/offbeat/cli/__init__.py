@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import typer
 
-from offbeat.cli import check, data, delays, embed, engines, export, lists, report, runs, store, studies
+from offbeat.cli import check, data, delays, embed, engines, export, landscape, lists, report, runs, store, studies
 from offbeat.cli.output import EXIT
 from offbeat.core.errors import OffbeatError
 
@@ -31,6 +31,7 @@ app.command()(studies.demo)
 app.command()(engines.replay)
 app.command()(report.report)
 app.command()(export.export)
+app.command()(landscape.landscape)
 app.command()(delays.delays)
 app.command()(store.diff)
 app.command("list")(lists.list_)

@@ -119,6 +119,11 @@ class Run:
         )
 
 
+def final_point(path: Path) -> Point:
+    """The final parameters and buffers of a run's folder."""
+    return _point(Folder(path), "weights.safetensors")
+
+
 def _point(folder: Folder, name: str) -> Point:
     tensors, note = folder.read_tensors(name)
     x = torch.cat([tensors[f"param.{n}"].reshape(-1) for n in note["segments"]])
