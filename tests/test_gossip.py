@@ -112,7 +112,7 @@ def test_synchronous_push_is_the_matrix_product(workers):
     # The gradient of a worker's next round, k = rounds, is taken at its z_i after so many.
     for i, w in enumerate(sim.workers):
         if w.state.k == rounds and w.job is not None:
-            np.testing.assert_allclose(w.job.point.x.numpy(), z[i], rtol=1e-11)
+            np.testing.assert_allclose(w.job.x.numpy(), z[i], rtol=1e-11)
     assert any(w.state.k == rounds and w.job is not None for w in sim.workers)
 
 
@@ -123,7 +123,7 @@ def test_gradients_are_taken_at_x_over_the_weight():
     computing = [w for w in sim.workers if w.job is not None]
     assert any(w.state.memory["weight"] != 1 for w in computing)
     for w in computing:
-        assert torch.equal(w.job.point.x, w.state.x / w.state.memory["weight"])
+        assert torch.equal(w.job.x, w.state.x / w.state.memory["weight"])
 
 
 def mass(sim):
@@ -151,7 +151,7 @@ def test_b17_powers_of_two_average_exactly_after_log2_w_rounds(workers):
     rounds = workers.bit_length() - 1
     sim = run_for(0.01 * rounds + 0.005, Flat(), spread(SGP, sgd(0.1)), cluster(workers))
     for w in sim.workers:
-        np.testing.assert_allclose(w.job.point.x.numpy(), starts(workers).mean(axis=0), rtol=1e-14)
+        np.testing.assert_allclose(w.job.x.numpy(), starts(workers).mean(axis=0), rtol=1e-14)
 
 
 def test_overlap_does_not_wait_for_late_halves():
