@@ -79,7 +79,6 @@ class Server:
         elapsed = 0.0 if saved is None else saved["now"]
         self._events = [e for e in site.cluster.events if e.at > elapsed or (e.kind == "lose" and saved is None)]
         self._meant: set[int] = set()  # lost because the description says so
-        self._early: dict[int, list[tuple[Any, ...]]] = {}  # words to workers that are expected and not there yet
         if saved is None:
             self.state = self.solver.init_server(site.initial.x, site.world)
         else:
@@ -87,6 +86,8 @@ class Server:
             self.books.load(saved["counters"])
         if isinstance(getattr(self.state, "x", None), Tensor):
             self.arena.shared.copy_(self.state.x)
+        self._elapsed = elapsed
+        self._begun = False
         self.clock.start(elapsed)
         if saved is not None:  # whoever was there then is gone
             for i in range(site.cluster.workers):
@@ -99,6 +100,7 @@ class Server:
         """Until the parent says that it is over, or is gone."""
         self._wait_for_go()
         with contextlib.suppress(Closed):
+            self._gather()
             while not self._over():
                 self._listen()
                 self._script()
@@ -139,6 +141,15 @@ class Server:
         assert message is not None
         peer.heard = time.monotonic()
         getattr(self, f"_on_{message[0]}")(peer, *message[1:])
+
+    def _gather(self) -> None:
+        """All begin together, and the clock with them."""
+        while len(self.peers) < self.arena.alive.sum():
+            self._welcome()
+        self._begun = True
+        self.clock.start(self._elapsed)
+        for i in sorted(self.peers):
+            self.tell(i, ("start",))
 
     def _script(self) -> None:
         """Losses and joins that the cluster's description asks for, at their time."""
@@ -278,14 +289,14 @@ class Server:
         self.peers[rank] = self._by_fd[peer.channel.fileno()] = peer
         self._poll.register(peer.channel, select.POLLIN)
         self.arena.alive[rank] = 1
-        for early in self._early.pop(rank, []):
-            self.tell(rank, early)
         if not joins:
             self.books.happened("begin", rank, int(self.arena.draws[rank]))
         else:
             self._tell_others(rank, "back")
             self.books.happened("join", rank, int(self.arena.draws[rank]))
             self.perform(self.solver.on_join(self.state, rank))
+        if self._begun:
+            self.tell(rank, ("start",))
 
     def lost(self, peer: Peer) -> None:
         """A worker's line is dead: what it computed is lost, and the rule must not wait for it."""
@@ -322,8 +333,6 @@ class Server:
     def tell(self, i: int, message: tuple[Any, ...]) -> None:
         """A word to worker i; if it is dead, that is noticed when its line is read."""
         peer = self.peers.get(i)
-        if peer is None and self.arena.alive[i]:
-            self._early.setdefault(i, []).append(message)
         if peer is not None:
             peer.waiting, peer.heard = False, time.monotonic()
             with contextlib.suppress(Closed):

@@ -93,6 +93,7 @@ class Worker:
     def run(self, x0: Any) -> None:
         """Rounds without end. `x0` is None for a worker that comes later and has to ask."""
         handlers = self._handlers
+        self.await_("start")
         self.state = self.solver.init_worker(self.rank, x0, self.site.world)
         try:
             while True:
