@@ -238,6 +238,15 @@ def test_a_run_folder_says_who_had_which_labels(tmp_path):
     assert sum(map(sum, got["histograms"])) == 200
 
 
+def test_in_a_run_a_dirichlet_split_leaves_everybody_a_batch():
+    """Without this, small shares would be refused as too small for a batch, more often than not."""
+    for seed in range(4):
+        run = offbeat.train(
+            mlp_task(), "asgd", 5, budget="5updates", batch=20, partition="dirichlet(0.3)", seed=seed, out=False, pool=0
+        )
+        assert run.status == "done"
+
+
 def test_workers_compute_on_their_own_samples_only(tmp_path):
     x = torch.arange(40.0)[:, None]
     y = torch.arange(40) % 4
