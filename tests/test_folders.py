@@ -101,6 +101,17 @@ def test_a_folder_trains_by_name(folder, tmp_path, monkeypatch):
     assert files_under(tmp_path / "data")[0].startswith("folders/")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["resnet50", "googlenet-v2"])
+def test_imagenets_models_take_a_step_at_full_size(folder, tmp_path, model):
+    task = folder_task(folder, model, 224, 256, tmp_path / "cache", {})
+    point = task.init(0)
+    got = task.gradient(point, np.array([0, 11]), 0)
+    assert got.value.shape == point.x.shape
+    assert np.isfinite(got.loss)
+    assert got.norm > 0
+
+
 # Bad input
 
 

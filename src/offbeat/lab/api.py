@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -108,7 +108,8 @@ def train(
     made_task = hold_out(made_task, seed, data.validation, data.folds, data.fold)
     made_solver = _solver(solver, task)
     made_cluster = cluster if isinstance(cluster, Cluster) else Cluster.parse(workers=cluster)
-    every = evaluate_every or ("1epochs" if made_task.size is not None else "10updates")
+    usual = "1epochs" if made_task.size is not None else "10updates"
+    every = evaluate_every or _suited(task).get("evaluate.every", usual)
     plan = Plan(
         task=made_task,
         solver=made_solver,
@@ -128,13 +129,17 @@ def train(
 def _solver(given: str | Solver, task: str | Task) -> Solver:
     if not isinstance(given, str):
         return given
-    named = isinstance(task, str) and task in TASKS
-    suited = settings(str(task), {}) if named else getattr(task, "defaults", {})
-    own = {k.removeprefix("optimizer."): v for k, v in suited.items() if k.startswith("optimizer.")}
+    own = {k.removeprefix("optimizer."): v for k, v in _suited(task).items() if k.startswith("optimizer.")}
     multipliers = own.pop("multipliers", None)
     made = solver(given, optimizer=own.pop("name", "sgd"), **own)
     made.multipliers = multipliers
     return made
+
+
+def _suited(task: str | Task) -> Mapping[str, Any]:
+    """The settings that suit a task, by dotted key."""
+    found: Mapping[str, Any] = getattr(task, "defaults", {})
+    return settings(task, {}) if isinstance(task, str) and task in TASKS else found
 
 
 def _bounded(budget: Budget, task: Task) -> Budget:
