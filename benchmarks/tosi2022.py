@@ -17,6 +17,7 @@ import argparse
 import json
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,13 @@ def settings(task: str, batch: int, chosen: argparse.Namespace) -> dict[str, Any
     if task == "lenet":
         rate = {"optimizer.lr": chosen.lr or 0.01}
         return {**shared, "task.name": "digits", "budget.epochs": chosen.epochs, "evaluate.every": "0.5epochs", **rate}
-    text = {"task.name": "word2vec", "task.data": "text8", "task.limit": f"{chosen.megabytes}MB", "task.dim": 64, "task.sample": chosen.sample}
+    text = {
+        "task.name": "word2vec",
+        "task.data": "text8",
+        "task.limit": f"{chosen.megabytes}MB",
+        "task.dim": 64,
+        "task.sample": chosen.sample,
+    }
     rate = {"optimizer.lr": (chosen.lr or 0.025) * min(1.0, 128 / batch)}
     return {**shared, **text, **rate, "budget.epochs": chosen.epochs, "evaluate.every": f"{chosen.epochs / 40}epochs"}
 
@@ -73,7 +80,7 @@ def run(values: dict[str, Any]) -> dict[str, Any]:
 def time_to(found: dict[str, Any], target: float) -> float | None:
     """When the held-out loss first reached the target, between two evaluations by a straight line."""
     points = list(zip(found["times"], found["losses"], strict=True))
-    for (t0, l0), (t1, l1) in zip(points, points[1:], strict=False):
+    for (t0, l0), (t1, l1) in pairwise(points):
         if l1 <= target:
             return t1 if l0 <= target else t0 + (t1 - t0) * (l0 - target) / (l0 - l1)
     return None
@@ -107,7 +114,9 @@ def main() -> int:
             table.append({"batch": batch, "nodes": nodes, "models": 4 * nodes, "ratio": ratio, **found})
             shown = [found["staleness"], found["train_loss"], found["loss"], found["accuracy"], ratio, found["waiting"]]
             numbers = "  ".join("   -   " if v is None else f"{v:7.3f}" for v in shown)
-            print(f"{batch:5d} {nodes:5d} {4 * nodes:6d} {numbers} {found['wall']:5.0f} s  {found['status']}", flush=True)
+            print(
+                f"{batch:5d} {nodes:5d} {4 * nodes:6d} {numbers} {found['wall']:5.0f} s  {found['status']}", flush=True
+            )
     if chosen.json is not None:
         chosen.json.write_text(json.dumps(table, indent=1) + "\n")
     return 0

@@ -244,3 +244,15 @@ def test_bad_texts_end_with_one_line_and_code_2(tmp_path, command):
         assert says in err
         assert err.count("\n") == 1
         assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", ["hogwild", pytest.param("all-to-all", marks=pytest.mark.slow)])
+def test_real_processes_train_it_too(topics_file, command, name):
+    options = ["--set", "task.dim=8", "--set", "task.negatives=3", "--set", "optimizer.lr=0.05", "--batch", "8"]
+    base = ["run", "word2vec", "--data", str(topics_file), "--engine", "local", "--solver", name, "--workers", "2"]
+    code, out, err = command(*base, *options, "--budget", "600updates", "--out", "run", "--json")
+    assert code == 0, err
+    summary = json.loads(out)
+    assert summary["updates"] >= 600
+    assert summary["loss"] < 2.59, "guessing has 2.605"
+    assert summary["mean_staleness"] is not None

@@ -58,7 +58,7 @@ def run_progress(label: str, *, quiet: bool = False) -> Iterator["Callable[[Watc
         shown = "accuracy" if last.get("accuracy") is not None else "loss"
         value = last.get(shown)
         score = "" if value is None else f"  {shown} {value:.4g}"
-        return f"{rate:,.0f} {unit}/s  virtual {clock(engine.now)}{score}"
+        return f"{rate:,.0f} {unit}/s  {engine.clock} {clock(engine.now)}{score}"
 
     if not err.is_terminal:
         last_line = time.monotonic()

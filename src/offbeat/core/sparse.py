@@ -8,6 +8,7 @@ Table as the immutable vector they know; only what a delta touches is copied, an
 more is freed by itself. Adding to an old version copies the array once: two histories then go on, each with its own.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -64,6 +65,17 @@ class RowSparse:
         n = len(self.rows)
         here = slice(k * n // parts, (k + 1) * n // parts)
         return RowSparse(self.rows[here], self.values[here], self.shape)
+
+    def at(self, places: Sequence[int]) -> Tensor:
+        """Its components at some places of the flat vector."""
+        wanted = torch.tensor(places, dtype=torch.int64)
+        rows, columns = wanted // self.shape[1], wanted % self.shape[1]
+        out = torch.zeros(len(wanted), dtype=self.values.dtype)
+        if len(self.rows):
+            found = torch.searchsorted(self.rows, rows).clamp_(max=len(self.rows) - 1)
+            same = self.rows[found] == rows
+            out[same] = self.values[found[same], columns[same]]
+        return out
 
     def add_into(self, x: Tensor) -> None:
         """Adds it to a vector in place, for whoever owns that vector."""

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from offbeat.core.errors import ConfigError, unknown
 from offbeat.core.layout import Layout
-from offbeat.core.sparse import RowSparse, Table
+from offbeat.core.sparse import RowSparse, Table, dense
 from offbeat.core.void import Void
 from offbeat.solvers.layerwise import LAMB, LARS
 
@@ -91,6 +91,7 @@ class Stepper:
         `work` is the work clock, for optimizers that change with it. Staleness scales the step, not the gradient:
         Adam cancels a scaled gradient.
         """
+        g = dense(g)  # an engine may hold a sparse task's parameters as an ordinary vector
         grads = [g] if self._layout is None else self._layout.views(g)
         for p, grad in zip(self._params, grads, strict=True):
             p.grad = grad

@@ -44,7 +44,7 @@ from offbeat.engines.engine import Watcher
 from offbeat.engines.local import memory
 from offbeat.engines.local.cradle import Cradle, Nursling
 from offbeat.engines.local.exchange import lost_share
-from offbeat.engines.local.setup import Options, Recipe, Setup, check_cluster, world_of
+from offbeat.engines.local.setup import Options, Recipe, Setup, check_cluster, start_of, world_of
 from offbeat.engines.local.wire import Channel, Closed, LocalError
 from offbeat.engines.pool import Pool
 from offbeat.engines.slot import mean_buffers
@@ -91,7 +91,7 @@ class Local:
         self.journal: list[tuple[float, str, int, int]] | None = []
         self.incidents: list[str] = []
         self.lost_updates = 0
-        self.initial = task.init(seed)
+        self.initial = start_of(task, seed)
         if isinstance(self.initial.x, Void):
             raise ConfigError(
                 f"the local engine computes real gradients and task {task.name!r} has none: use engine=sim"

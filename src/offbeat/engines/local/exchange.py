@@ -7,6 +7,7 @@ from torch import Tensor
 
 from offbeat.core.effects import AllReduce, Lock, Mix, Reduced, Send, SharedAdd, SharedRead, Unlock, View, Wait
 from offbeat.core.reduction import hierarchical_mean, payload_bytes, weighted_mean
+from offbeat.core.sparse import RowSparse
 from offbeat.engines.local.memory import MAILBOXES, PROBES, Arena
 
 if TYPE_CHECKING:
@@ -40,15 +41,21 @@ class SharedVector:
     def read(self, effect: SharedRead) -> View:
         begun = self._worker.clock.now()
         version = int(self._arena.adds.sum())
-        view = View(self._arena.shared.clone(), version)
+        # Of a row-sparse task only the rows of its batch are read, from the live vector when the gradient is computed.
+        x = self._arena.shared if self._worker.site.row_sparse else self._arena.shared.clone()
+        view = View(x, version)
         self._arena.communicating[self._rank] += self._worker.clock.now() - begun
         return view
 
     def add(self, effect: SharedAdd) -> int:
         arena, i = self._arena, self._rank
         begun = self._worker.clock.now()
-        arena.shared.add_(effect.delta)
-        probe = effect.delta[self._probed][:PROBES].double().numpy()
+        if isinstance(effect.delta, RowSparse):
+            effect.delta.add_into(arena.shared)
+            probe = effect.delta.at(range(arena.shape.vector)[self._probed][:PROBES]).double().numpy()
+        else:
+            arena.shared.add_(effect.delta)
+            probe = effect.delta[self._probed][:PROBES].double().numpy()
         arena.probes[i, 0, : len(probe)] += probe
         arena.probes[i, 1, : len(probe)] += abs(probe)
         version = int(arena.adds.sum())

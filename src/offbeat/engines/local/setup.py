@@ -10,6 +10,7 @@ from offbeat.core.codec import Codec
 from offbeat.core.errors import ConfigError
 from offbeat.core.feed import Feed
 from offbeat.core.solver import Solver, World
+from offbeat.core.sparse import dense
 from offbeat.core.task import Point, Task
 from offbeat.engines.cluster import Cluster
 from offbeat.engines.local.memory import Arena
@@ -63,6 +64,12 @@ class Setup:
         return made
 
 
+def start_of(task: Task, seed: int) -> Point:
+    """The initial point, with its parameters as one vector that shared memory can hold."""
+    initial = task.init(seed)
+    return Point(dense(initial.x), initial.buffers)
+
+
 class Site:
     """A run inside one of its processes: what was sent, what follows from it, and the shared memory."""
 
@@ -70,6 +77,7 @@ class Site:
         self.setup, self.task, self.initial, self.arena = setup, task, initial, arena
         self.solver, self.cluster, self.feed, self.seed = setup.solver, setup.cluster, setup.feed, setup.seed
         self.options = setup.options
+        self.row_sparse = getattr(task, "row_sparse", False)
         self.codec = Codec(setup.solver.records)
         self.world = world_of(setup.cluster, task, setup.feed, setup.seed)
         self.clock = Clock(arena)

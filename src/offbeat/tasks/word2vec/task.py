@@ -54,6 +54,7 @@ class Word2Vec:
 
     name = "word2vec"
     unit = "words"
+    row_sparse = True
 
     def __init__(
         self,
