@@ -37,6 +37,8 @@ def references(name: str) -> str:
     keys = [k for k in getattr(kind, "paper", "-").split(", ") if k != "-"] + list(getattr(kind, "cite", ()))
     if not keys:
         raise ConfigError(f"solver {name!r} names no paper")
+    if missing := sorted(set(keys) - set(entries)):
+        raise ConfigError(f"solver {name!r} cites {', '.join(missing)}, which solvers/references.bib does not have")
     return "\n".join(entries[key] for key in dict.fromkeys(keys))
 
 
