@@ -41,3 +41,37 @@ def replay(
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}"
+
+
+def calibrate(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="the folder of a run on the local engine")],
+    check: Annotated[list[Path] | None, typer.Option(help="another real run: how well is it predicted?")] = None,
+    target: Annotated[str | None, typer.Option(help="compare the time to this, too: accuracy=0.9")] = None,
+    out: Annotated[Path | None, typer.Option(help="where the cluster goes (default: RUN/cluster.toml)")] = None,
+    as_json: JsonOpt = False,
+) -> None:
+    """Fit a cluster for the simulator to a real run, and say how well it predicts others."""
+    from offbeat.core.errors import StoreError
+    from offbeat.lab.calibrate import as_toml
+    from offbeat.lab.calibrate import calibrate as fit
+    from offbeat.lab.calibrate import check as predict
+
+    cluster = fit(folder)
+    checks = [predict(cluster, other, target) for other in check or ()]
+    place = out or folder / "cluster.toml"
+    try:
+        place.write_text(as_toml(cluster), encoding="utf-8")
+    except OSError as e:
+        raise StoreError(f"cannot write {place}: {e.strerror}") from None
+    if as_json:
+        print(json.dumps(json_safe({"cluster": cluster.to_dict(), "file": str(place), "checks": checks})))
+        return
+    print(as_toml(cluster).strip())
+    print(f"\nwritten to {place}")
+    for found in checks:
+        print(f"\n{found['solver']} on {found['workers']} workers, {found['run']}:")
+        print(f"  {'':24}{'real':>10}{'simulated':>11}{'off':>8}")
+        for name, row in found.items():
+            if isinstance(row, dict):
+                off = "-" if row["off_percent"] is None else f"{row['off_percent']:+.1f}%"
+                print(f"  {name:24}{_number(row['real']):>10}{_number(row['simulated']):>11}{off:>8}")
