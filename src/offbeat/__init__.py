@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from offbeat.lab.api import task as task
     from offbeat.lab.api import train as train
     from offbeat.lab.result import Run as Run
+    from offbeat.lab.timing import simulate as simulate
     from offbeat.report.read import load as load
     from offbeat.solvers.delayed import Delayed as Delayed
     from offbeat.solvers.parameter_server import ParameterServer as ParameterServer
@@ -38,6 +39,7 @@ _WHERE = {
     "Target": "offbeat.core.budget",
     "load": "offbeat.report.read",
     "named_task": "offbeat.lab.api",
+    "simulate": "offbeat.lab.timing",
     "solver": "offbeat.lab.api",
     "task": "offbeat.lab.api",
     "train": "offbeat.lab.api",

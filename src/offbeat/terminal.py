@@ -13,6 +13,7 @@ from rich.table import Table
 from offbeat.core.units import format_duration
 
 if TYPE_CHECKING:
+    from offbeat.core.budget import Amount
     from offbeat.lab.cells import Cell
     from offbeat.lab.compare import Line, Spread
     from offbeat.lab.watch import Watch
@@ -105,6 +106,23 @@ def cells_progress(label: str, cells: "Sequence[Cell]", *, quiet: bool = False) 
         yield lambda: bar.update(task, completed=sum(c.share for c in cells), note=note())
 
 
+@contextmanager
+def time_progress(label: str, amount: "Amount", *, quiet: bool = False) -> Iterator[Callable[[int, float], None]]:
+    """Progress of a timing-only simulation; most are over before it shows."""
+    err = console(stderr=True)
+    if quiet or not err.is_terminal:
+        yield lambda updates, now: None
+        return
+    with _bar(err) as bar:
+        task = bar.add_task(label, total=amount.count, note="")
+
+        def update(updates: int, now: float) -> None:
+            done = updates if amount.unit == "updates" else now
+            bar.update(task, completed=done, note=f"{updates:,} updates  virtual {clock(now)}")
+
+        yield update
+
+
 def clock(seconds: float) -> str:
     """A duration for reading: three digits and a unit."""
     for size, unit in ((3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
@@ -147,6 +165,30 @@ def _facts(s: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "incident", f"[yellow]{incident}[/yellow]"
     if s.get("run"):
         yield "folder", str(s["run"])
+
+
+def show_timing(out: Console, s: dict[str, Any]) -> None:
+    """What a timing-only simulation found, for a person."""
+    grid = Table.grid(padding=(0, 2))
+    facts = [
+        ("run", f"{s['solver']} / {s['workers']:,} workers"),
+        ("work", f"{s['updates']:,} updates in {clock(s['virtual_seconds'])} (virtual)"),
+    ]
+    if s["updates_per_virtual_second"] is not None:
+        facts.append(("throughput", f"{s['updates_per_virtual_second']:,.4g} updates a virtual second"))
+    if s["mean_staleness"] is not None:
+        shown = f"mean {s['mean_staleness']:.2f}, median {s['median_staleness']:g}, 95 % {s['p95_staleness']:g}"
+        facts.append(("staleness", f"{shown}, max {s['max_staleness']}"))
+    shares = [("computing", "computing_share"), ("delayed", "delayed_share")]
+    shares += [("communicating", "communicating_share"), ("waiting", "idle_share")]
+    facts.append(("workers", ", ".join(f"{n} {s[k]:.1%}" for n, k in shares if s.get(k))))
+    if s["server_busy_share"]:
+        facts.append(("server", f"busy {s['server_busy_share']:.1%}, {s['mean_queue_length']:.3g} waiting in the mean"))
+    rate = f", {s['updates_per_wall_second']:,.0f} updates/s" if s["updates_per_wall_second"] else ""
+    facts.append(("wall", f"{clock(s['wall_seconds'])}{rate} ({s['loop']} loop)"))
+    for name, value in facts:
+        grid.add_row(f"[dim]{name}[/dim]", value)
+    out.print(grid)
 
 
 def show_comparison(out: Console, lines: "Sequence[Line]", target: str | None) -> None:

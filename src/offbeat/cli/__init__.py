@@ -6,7 +6,21 @@ from typing import NoReturn
 
 import typer
 
-from offbeat.cli import check, data, delays, embed, engines, export, landscape, lists, report, runs, store, studies
+from offbeat.cli import (
+    check,
+    data,
+    delays,
+    embed,
+    engines,
+    export,
+    landscape,
+    lists,
+    report,
+    runs,
+    store,
+    studies,
+    timing,
+)
 from offbeat.cli.output import EXIT
 from offbeat.core.errors import OffbeatError
 
@@ -27,6 +41,7 @@ app.command()(runs.resume)
 app.command()(runs.show)
 app.command()(studies.compare)
 app.command()(studies.sweep)
+app.command()(timing.time)
 app.command()(studies.demo)
 app.command()(engines.replay)
 app.command()(engines.calibrate)

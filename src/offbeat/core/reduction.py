@@ -36,10 +36,9 @@ def _total(terms: Iterable[Any]) -> Any:
 
 def payload_bytes(payload: Any) -> int:
     """Bytes a message would take on a wire: its vectors; the few numbers beside them are not counted."""
-    kind = type(payload)
-    if kind is Gradient:  # nearly all of them
+    if isinstance(payload, Gradient):  # nearly all of them
         return int(payload.value.nbytes)
-    if kind is View:
+    if isinstance(payload, View):
         return int(payload.x.nbytes)
     if payload is None:
         return 0

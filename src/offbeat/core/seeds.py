@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-BLOCK = 256
+BLOCK = 64
 
 Sample = Callable[[np.random.Generator, int], NDArray[np.float64]]
 """n numbers of some distribution."""

@@ -44,6 +44,14 @@ class Solver(ABC):
     multipliers: Mapping[str, Mapping[Any, float]] | None = None
     """Factors of learning rate and weight decay by pattern of segment names."""
 
+    @property
+    def answers_at_once(self) -> bool:
+        """Whether the server uses every gradient on arrival and answers its sender, and no other, at once.
+
+        Then its timing is known without running it, whatever it makes of the gradient.
+        """
+        return False
+
     def rate(self, work: float) -> float:
         """The schedule's factor at this moment of the work clock."""
         return 1.0 if self.schedule is None else self.schedule(work)

@@ -82,6 +82,8 @@ class Pool:
         return result
 
     def cancel(self, job: Job) -> None:
+        if self._executor is None:
+            return
         job.closed = True
         if job.future is not None:
             job.future.cancel()

@@ -153,16 +153,7 @@ class Sim:
 
     def run(self, watcher: Watcher) -> str:
         """Runs until the watcher, the deadline or the end of work; says which: "watcher", "seconds", "idle"."""
-        self._watcher = watcher
-        if not self.started:
-            self.started = True
-            for event in self.cluster.events:
-                if event.at > 0 or event.kind == "lose":
-                    self.push(event.at, event.worker, LOSE if event.kind == "lose" else JOIN, None)
-            for i in self.world.present:  # everybody is there before anybody does anything
-                self._enter(i, self.initial.x)
-            for i in self.world.present:
-                self._begin(i)
+        self.prepare(watcher)
         heap, handlers, tick = self.heap, self._handlers, watcher.tick
         while heap:
             if heap[0][0] > self.deadline:
@@ -177,6 +168,19 @@ class Sim:
             if tick():
                 return "watcher"
         return "idle"
+
+    def prepare(self, watcher: Watcher) -> None:
+        """Sets everybody going, unless it was restored."""
+        self._watcher = watcher
+        if not self.started:
+            self.started = True
+            for event in self.cluster.events:
+                if event.at > 0 or event.kind == "lose":
+                    self.push(event.at, event.worker, LOSE if event.kind == "lose" else JOIN, None)
+            for i in self.world.present:  # everybody is there before anybody does anything
+                self._enter(i, self.initial.x)
+            for i in self.world.present:
+                self._begin(i)
 
     def close(self) -> None:
         self.pool.close()
@@ -259,15 +263,21 @@ class Sim:
 
     def _pursue(self, i: int, w: WorkerSlot, answer: Any) -> None:
         """Runs the worker's rule until it asks for something that takes time."""
-        send = w.round.send
+        self._follow(i, w, self._ask(w, answer))
+
+    def _ask(self, w: WorkerSlot, answer: Any) -> Any:
+        """Gives the rule its answer; what it asks for next, in this round or a new one."""
         while True:
             try:
-                effect = send(answer)
+                return w.round.send(answer)
             except StopIteration:
                 w.gradient = None
                 self._start_round(w)
-                send, answer = w.round.send, None
-                continue
+                answer = None
+
+    def _follow(self, i: int, w: WorkerSlot, effect: Any) -> None:
+        """Does what the rule asks for."""
+        while True:
             kind = type(effect)
             if kind is Grad:
                 self._start_gradient(i, w, effect)
@@ -289,6 +299,7 @@ class Sim:
                 self.announce(effect)
             if self.resumable:
                 w.answers.append(("answer", None, answer))
+            effect = self._ask(w, answer)
 
     # -- gradients ----------------------------------------------------------------------------------------------
 

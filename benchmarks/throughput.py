@@ -1,0 +1,100 @@
+"""Samples a second of simulated asynchronous training against a plain one-thread PyTorch loop, on the same machine.
+
+LeNet-5, batch 64, 60,000 pictures of 32 x 32: Fashion-MNIST if it is in the cache, random ones otherwise (the work is
+the same). The plain loop gathers its batches the same way and has the same optimizer. Repeats alternate, so that a busy
+moment hits both; the median of the ratios counts.
+
+    python benchmarks/throughput.py [--repeats 7] [--batches 250]
+"""
+
+import argparse
+import statistics
+import sys
+import time
+from functools import partial
+
+import torch
+from torch.nn import functional as F
+
+from offbeat.core.budget import Amount, Budget
+from offbeat.core.errors import OffbeatError
+from offbeat.engines.cluster import Cluster
+from offbeat.lab.plan import Plan
+from offbeat.lab.run import cores, execute
+from offbeat.solvers.asgd import ASGD
+from offbeat.tasks.arrays import load
+from offbeat.tasks.models.lenet import lenet5
+from offbeat.tasks.module import ModuleTask
+
+BATCH = 64
+BOUNDS = {16: 1.75, 1: 0.95}
+OPTIMIZER = partial(torch.optim.SGD, lr=0.01, momentum=0.9)
+
+
+def pictures() -> tuple[str, tuple[torch.Tensor, torch.Tensor]]:
+    """Fashion-MNIST's training set, or random numbers of its shape."""
+    try:
+        data = load("fashion-mnist", resize=32)
+        return "Fashion-MNIST", (data.train_x, data.train_y)
+    except OffbeatError:
+        g = torch.Generator().manual_seed(0)
+        x = torch.randn(60_000, 1, 32, 32, generator=g)
+        return "random pictures", (x, torch.randint(0, 10, (60_000,), generator=g))
+
+
+def plain(train: tuple[torch.Tensor, torch.Tensor], batches: int) -> float:
+    """The loop that everybody writes: shuffle, gather, forward, backward, step."""
+    torch.manual_seed(0)
+    model = lenet5()
+    optimizer = OPTIMIZER(model.parameters())
+    order = torch.randperm(len(train[0]))
+    started = time.perf_counter()
+    for k in range(batches):
+        at = order[(k * BATCH) % (len(order) - BATCH) :][:BATCH]
+        x, y = train[0].index_select(0, at), train[1].index_select(0, at)
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        loss.item()  # as a loop that prints its loss does
+    return batches * BATCH / (time.perf_counter() - started)
+
+
+def simulated(train: tuple[torch.Tensor, torch.Tensor], batches: int, workers: int) -> float:
+    """`offbeat.train` as it is, without evaluations: trace, gap and all."""
+    task = ModuleTask(lenet5, F.cross_entropy, train)
+    cluster = Cluster.parse(workers=workers, compute="normal(10ms, 2ms)")
+    budget = Budget(Amount(batches, "updates"))
+    plan = Plan(task, ASGD(OPTIMIZER), cluster, budget, batch=BATCH, evaluate_every=Amount(10**9, "updates"))
+    started = time.perf_counter()
+    execute(plan, None)
+    return batches * BATCH / (time.perf_counter() - started)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--batches", type=int, default=250)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    name, train = pictures()
+    print(f"LeNet-5 on {name}, batch {BATCH}, {cores()} cores; {args.repeats} repeats of {args.batches} batches")
+    plain(train, 20)
+    simulated(train, 20, 2)
+    missed = False
+    print(f"{'workers':>8} {'offbeat':>10} {'plain loop':>11} {'ratio':>7} {'bound':>6}")
+    for workers, bound in BOUNDS.items():
+        ours, theirs, ratios = [], [], []
+        for _ in range(args.repeats):
+            ours.append(simulated(train, args.batches, workers))
+            theirs.append(plain(train, args.batches))
+            ratios.append(ours[-1] / theirs[-1])
+        ratio = statistics.median(ratios)
+        missed |= ratio < bound
+        rates = f"{statistics.median(ours):8,.0f}/s {statistics.median(theirs):9,.0f}/s"
+        print(f"{workers:8} {rates} {ratio:7.2f} {bound:6.2f}" + ("  MISSED" if ratio < bound else ""), flush=True)
+    return int(missed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

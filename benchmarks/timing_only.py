@@ -1,0 +1,127 @@
+"""Updates a second of the timing-only simulation against the same model in SimPy, on the same machine.
+
+W workers with normal compute times (clipped at 0) push to one server that serves one message at a time, first come
+first served; each update leaves a row with times, versions and staleness. Everything counts, set-up too. Repeats
+alternate, so that a busy moment hits all; processor time is taken, and the median of the ratios counts.
+
+    python benchmarks/timing_only.py [--repeats 5] [--updates-per-worker 50]
+"""
+
+import argparse
+import gc
+import statistics
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+import simpy
+
+from offbeat.core.feed import Feed
+from offbeat.engines import slotted
+from offbeat.engines.cluster import Cluster
+from offbeat.engines.timing import Timing
+from offbeat.lab.timing import NoOptimizer
+from offbeat.solvers.asgd import ASGD
+from offbeat.tasks.idle import Idle
+
+BOUNDS = {"general": 2.0, "slotted": 8.0}
+MEAN, STD, LOAD = 1.0, 0.2, 0.5  # seconds, and the share of time that the server is busy
+
+
+def in_simpy(workers: int, updates: int) -> list[tuple[float, ...]]:
+    """What its documentation would have you write."""
+    env = simpy.Environment()
+    server = simpy.Resource(env, capacity=1)
+    rng = np.random.default_rng(0)
+    done = env.event()
+    rows: list[tuple[float, ...]] = []
+    version = 0
+
+    def worker(i: int):  # type: ignore[no-untyped-def]  # a SimPy process
+        nonlocal version
+        read = 0
+        while True:
+            started = env.now
+            yield env.timeout(max(0.0, rng.normal(MEAN, STD)))
+            computed = env.now
+            with server.request() as turn:
+                yield turn
+                yield env.timeout(LOAD * MEAN / workers)
+            rows.append((env.now, i, read, version, version - read, started, computed))
+            version += 1
+            read = version
+            if version == updates:
+                done.succeed()
+
+    for i in range(workers):
+        env.process(worker(i))
+    env.run(until=done)
+    return rows
+
+
+def cluster(workers: int) -> Cluster:
+    return Cluster.parse(workers=workers, compute=f"normal({MEAN}s,{STD}s)", service=LOAD * MEAN / workers)
+
+
+class Stop:
+    def mark(self) -> bool:
+        return True
+
+    def tick(self) -> bool:
+        return False
+
+    def suspicious(self, loss: float) -> bool:
+        return False
+
+
+def general(workers: int, updates: int) -> list[tuple[object, ...]]:
+    """The rule itself, effect by effect."""
+    feed = Feed(None, batch=1, workers=workers, seed=0)
+    sim = Timing(Idle(), ASGD(NoOptimizer), cluster(workers), feed, seed=0, resumable=False)
+    sim.next_updates = updates
+    sim.run(Stop())
+    return sim.rows
+
+
+def fast(workers: int, updates: int) -> slotted.Timeline | None:
+    """The loop for rules that answer at once."""
+    return slotted.run(cluster(workers), seed=0, updates=updates)
+
+
+def rate(run: Callable[[int, int], object], workers: int, updates: int) -> float:
+    gc.collect()
+    started = time.process_time()
+    found = run(workers, updates)
+    assert found is not None
+    return updates / (time.process_time() - started)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--updates-per-worker", type=int, default=50)
+    args = parser.parse_args()
+    loops = {"general": general, "slotted": fast}
+    for run in (*loops.values(), in_simpy):
+        run(10, 100)
+    missed = False
+    print(f"{'workers':>8} {'loop':>8} {'offbeat':>12} {'SimPy':>11} {'ratio':>7} {'bound':>6}")
+    for workers in (100, 3200):
+        updates = max(20_000, args.updates_per_worker * workers)
+        rates: dict[str, list[float]] = {"SimPy": [], **{name: [] for name in loops}}
+        for _ in range(args.repeats):
+            rates["SimPy"].append(rate(in_simpy, workers, updates))
+            for name, run in loops.items():
+                rates[name].append(rate(run, workers, updates))
+        for name, bound in BOUNDS.items():
+            ratio = statistics.median(a / b for a, b in zip(rates[name], rates["SimPy"], strict=True))
+            missed |= ratio < bound
+            ours, theirs = statistics.median(rates[name]), statistics.median(rates["SimPy"])
+            line = f"{workers:8,} {name:>8} {ours:10,.0f}/s {theirs:9,.0f}/s {ratio:7.2f} {bound:6.1f}"
+            print(line + ("  MISSED" if ratio < bound else ""), flush=True)
+    return int(missed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
