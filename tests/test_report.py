@@ -282,7 +282,7 @@ def test_a_heat_map_holds_the_means_and_marks_what_diverged(tmp_path):
     (chart,) = grids.heat_maps(grid, "optimizer.lr", "workers", "accuracy")
     heat = chart.views[""].marks[0]
     assert isinstance(heat, Heat)
-    assert heat.z == pytest.approx(np.array([[0.205, 0.405], [0.405, 0.805]]))
+    assert heat.z == pytest.approx(np.array([[0.205, 0.405], [0.405, np.nan]]), nan_ok=True)
     assert heat.crossed.tolist() == [[False, False], [False, True]]
     assert "diverged" in chart.caption
 
@@ -391,3 +391,30 @@ def test_load_without_arguments_looks_into_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     make(tmp_path / "runs" / "a")
     assert load().num_rows == 1
+
+
+def test_a_sweeps_table_gives_small_multiples_over_a_third_key_and_lines_over_one(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    cells = [
+        {"lr": lr, "workers": w, "momentum": m, "seed": s, "status": "done", "accuracy": lr + w / 100 + m + s / 1000}
+        for lr in (0.1, 0.2)
+        for w in (2, 4)
+        for m in (0.0, 0.5)
+        for s in (0, 1)
+    ]
+    cells[0] |= {"status": "failed", "accuracy": None}
+    pq.write_table(pa.Table.from_pylist(cells), tmp_path / "results.parquet")
+    grid = grids.of_results(tmp_path / "results.parquet")
+    panels = grids.heat_maps(grid, "lr", "workers", "accuracy", "momentum")
+    assert [c.title for c in panels] == ["momentum = 0", "momentum = 0.5"]
+    left, right = (c.views[""].marks[0] for c in panels)
+    assert (left.low, left.high) == (right.low, right.high)  # one scale
+    assert right.z == pytest.approx(np.array([[0.6205, 0.7205], [0.6405, 0.7405]]))
+    assert np.isnan(left.z[0, 0])
+    assert left.crossed.tolist() == [[True, False], [False, False]]
+    line = grids.lines(grid, "lr", "accuracy", "momentum").views[""].marks[-1]
+    assert (line.low, line.high) == (pytest.approx([0.62, 0.72]), pytest.approx([0.641, 0.741]))
+    with pytest.raises(ConfigError, match="unknown key of these runs 'lrr'"):
+        grids.heat_maps(grid, "lrr", "workers", "accuracy")

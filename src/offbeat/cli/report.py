@@ -15,14 +15,24 @@ def report(
     out: Annotated[Path, typer.Option("--out", "-o", help="the page, one HTML file")] = Path("report.html"),
     target: Annotated[str | None, typer.Option(help="measure the time to: accuracy=0.9")] = None,
     title: Annotated[str | None, typer.Option(help="the page's title")] = None,
+    over: Annotated[
+        str | None, typer.Option(help="swept keys: one for lines, two for a heat map, three for many")
+    ] = None,
+    metric: Annotated[str | None, typer.Option(help="what is drawn over them (default: accuracy or loss)")] = None,
 ) -> None:
     """A page about one run, or about several compared: interactive, one file, no network."""
     from offbeat.report.build import build
+    from offbeat.report.grids import of_results
     from offbeat.report.read import find
 
     if out.suffix not in (".html", ".htm"):
         raise ConfigError(f"--out must be an .html file, got {str(out)!r}")
     runs = find(folders)
-    page = build(runs, target=target, title=title)
+    keys = [k.strip() for k in (over or "").split(",") if k.strip()]
+    if len(keys) > 3:
+        raise ConfigError(f"--over takes one to three keys, got {over!r}")
+    results = Path(folders[0]) / "results.parquet"  # a sweep's own table has its keys, and cells that failed
+    grid = of_results(results) if len(folders) == 1 and results.exists() else None
+    page = build(runs, target=target, title=title, grid=grid, over=keys, metric=metric)
     page.save(out)
     print(f"{out}  {out.stat().st_size / 1e6:.1f} MB, {len(runs)} run{'s' if len(runs) > 1 else ''}")

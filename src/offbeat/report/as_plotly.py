@@ -15,6 +15,8 @@ from offbeat.report import style
 from offbeat.report.figure import Arrows, Axis, Bars, Figure, Heat, Line, Mark, Path3, Points, Rule, Spans, Surface
 
 _DIGITS = 5
+_MOST_NAMES = 16
+"""A longer legend would leave no room for the figure; hovering tells the names."""
 
 
 def spec(figure: Figure) -> dict[str, Any]:
@@ -27,7 +29,7 @@ def spec(figure: Figure) -> dict[str, Any]:
         "hovermode": "x unified" if figure.unified else "closest",
         "shapes": [],
         "annotations": [],
-        "showlegend": sum(_in_legend(m) for m in figure.marks) > 1,
+        "showlegend": 1 < sum(_in_legend(m) for m in figure.marks) <= _MOST_NAMES,
     }
     if any(isinstance(m, Surface) for m in figure.marks):
         layout["scene"] = {

@@ -68,21 +68,26 @@ def _grid(rows: Sequence[Row], names: Sequence[str]) -> Grid:
     return Grid(rows, free)
 
 
-def charts(runs: Sequence[RunFiles]) -> list[Chart]:
-    """For the page of several runs: whatever their settings allow."""
-    grid = of_runs(runs)
+def charts(grid: Grid, over: Sequence[str] = (), metric: str | None = None) -> list[Chart]:
+    """For the page of several runs: over the keys that are asked for, else whatever the settings allow."""
+    if over:
+        metric = metric or default_metric(grid) or "accuracy"
+        if len(over) == 1:
+            return [lines(grid, over[0], metric)]
+        return heat_maps(grid, over[0], over[1], metric, over[2] if len(over) > 2 else None)
     numeric = [k for k in grid.keys if all(isinstance(v, int | float) for v in grid.values(k)) and k != "workers"]
     if not numeric or len(grid.rows) < 3:
         return []
-    metric = default_metric(grid)
+    metric = metric or default_metric(grid)
     if metric is None:
         return []
     if len(grid.keys) == 1:
         return [lines(grid, numeric[0], metric)]
     others = [k for k in grid.keys if k != numeric[0]]
     out = heat_maps(grid, numeric[0], others[0], metric, others[1] if len(others) > 1 else None)
-    by = others[0] if len(grid.values(others[0])) <= len(OKABE_ITO) else None
-    return [*out, lines(grid, numeric[0], metric, by)]
+    if len(others) == 1 and len(grid.values(others[0])) <= len(OKABE_ITO):
+        out.append(lines(grid, numeric[0], metric, others[0]))
+    return out
 
 
 def default_metric(grid: Grid) -> str | None:
@@ -102,7 +107,10 @@ def check(grid: Grid, metric: str, *keys: str | None) -> None:
 
 
 def heat_maps(grid: Grid, x: str, y: str, metric: str, panel: str | None = None) -> list[Chart]:
-    """Means over seeds in cells; one map a value of `panel`, all in one scale; diverged and stalled cells crossed."""
+    """Means over seeds in cells; one map a value of `panel`, all in one scale.
+
+    Cells with a run that diverged or failed have no value, and those that stalled keep it; both are crossed.
+    """
     check(grid, metric, x, y, panel)
     panels = [None] if panel is None else grid.values(panel)[:_MOST_PANELS]
     xs, ys = grid.values(x), grid.values(y)
@@ -111,14 +119,16 @@ def heat_maps(grid: Grid, x: str, y: str, metric: str, panel: str | None = None)
     if not len(finite):
         raise ConfigError(f"no run has a value of {metric!r}")
     out = []
+    # Losses over many decades: colours follow the logarithm, the numbers in the cells do not.
+    log = bool(finite.min() > 0 and finite.max() > 1000 * finite.min())
+    low, high = (float(np.log10(v)) if log else float(v) for v in (finite.min(), finite.max()))
     for n, (p, (z, bad, notes)) in enumerate(cells.items()):
-        low, high = float(finite.min()), float(finite.max())
         written = [[number(v, 3) if np.isfinite(v) else "" for v in row] for row in z]
         heat = Heat(
             [_tick(v) for v in xs],
             [_tick(v) for v in ys],
-            z,
-            metric.replace("_", " "),
+            np.log10(z) if log else z,
+            f"{metric.replace('_', ' ')}{' (log10)' if log else ''}",
             texts=written if z.size <= _MOST_WRITTEN else None,
             crossed=bad,
             low=low,
@@ -147,9 +157,9 @@ def _cells(
         for j, at_x in enumerate(xs):
             mine = [r for r in grid.rows if r.get(x) == at_x and r.get(y) == at_y]
             mine = mine if panel is None else [r for r in mine if r.get(panel) == value]
-            found = mean([r.get(metric) for r in mine])
-            z[i, j] = np.nan if found is None else found
             trouble = {t for t in (_trouble(r) for r in mine) if t is not None}
+            found = None if trouble - {"stalled"} else mean([r.get(metric) for r in mine])
+            z[i, j] = np.nan if found is None else found
             bad[i, j] = bool(trouble)
             notes |= trouble
     return z, bad, sorted(notes)
@@ -168,7 +178,8 @@ def lines(grid: Grid, x: str, metric: str, by: str | None = None) -> Chart:
     series = [None] if by is None else grid.values(by)
     numeric = all(isinstance(v, int | float) for v in grid.values(x))
     for n, value in enumerate(series):
-        mine = [r for r in grid.rows if by is None or r.get(by) == value]
+        everyone = [r for r in grid.rows if by is None or r.get(by) == value]
+        mine = [r for r in everyone if _trouble(r) in (None, "stalled")]
         there = [v for v in grid.values(x) if known([r.get(metric) for r in mine if r.get(x) == v])]
         if not there:
             continue
@@ -179,19 +190,23 @@ def lines(grid: Grid, x: str, metric: str, by: str | None = None) -> Chart:
         low, high = [min(f) for f in found], [max(f) for f in found]
         middle = [float(np.mean(f)) for f in found]
         marks.append(Line(at, middle, name, colour, DASHES[n // len(OKABE_ITO) % 4], low=low, high=high, dots=True))
-        bad = [i for i, v in enumerate(there) if any(_trouble(r) for r in mine if r.get(x) == v)]
-        if bad:
-            marks.append(
-                Points(
-                    [at[i] for i in bad], [middle[i] for i in bad], "diverged or stalled", "@bad", 9, "x", legend=False
-                )
-            )
+        bad = [v for v in grid.values(x) if any(_trouble(r) for r in everyone if r.get(x) == v)]
+        if bad:  # where there is no mean, the mark lies at the height of the nearest one
+            heights = [middle[min(range(len(there)), key=lambda i: abs(_order(grid, x, there[i], v)))] for v in bad]
+            shown = bad if numeric else [_tick(v) for v in bad]
+            marks.append(Points(shown, heights, "diverged or stalled", "@bad", 9, "x", legend=False))
     values = grid.values(x)
     log = bool(numeric and values[0] > 0 and len(values) > 2 and values[-1] / values[0] >= 50)
     axis = Axis(x, log=log) if numeric else Axis(x, categories=tuple(_tick(v) for v in values))
     label = metric.replace("_", " ")
     figure = Figure(f"{label.capitalize()} over {x}", axis, Axis(label), tuple(marks), switches=("y",))
     return Chart.of("lines", figure, "Means over seeds, bands span them; × marks runs that diverged or stalled.")
+
+
+def _order(grid: Grid, key: str, a: Any, b: Any) -> int:
+    """How many values lie between two values of a key."""
+    values = grid.values(key)
+    return values.index(a) - values.index(b)
 
 
 def _tick(value: Any) -> str:

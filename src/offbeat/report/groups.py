@@ -9,6 +9,7 @@ from offbeat.report.style import DASHES, solver_colour
 
 # What does not make two runs different experiments, only differently recorded ones.
 _SILENT = ("seed", "from", "record.", "evaluate.keep_best")
+_MANY = 6
 _SHORT = {"cluster.workers": "workers", "optimizer.lr": "lr", "data.batch": "batch", "optimizer.name": ""}
 
 
@@ -39,6 +40,8 @@ def group(runs: Sequence[RunFiles]) -> list[Group]:
     for i, s in enumerate(settings):
         by_settings.setdefault(tuple(str(s.get(k)) for k in varying), []).append(i)
     members = list(by_settings.values())
+    if len(members) > _MANY:  # a sweep: in order of its settings, not of its folders
+        members.sort(key=lambda m: [_rank(settings[m[0]].get(k)) for k in ["solver.name", "cluster.workers", *varying]])
     names = _names([settings[m[0]] for m in members], varying)
     out: list[Group] = []
     for name, indices in zip(names, members, strict=True):
@@ -47,6 +50,12 @@ def group(runs: Sequence[RunFiles]) -> list[Group]:
         before = sum(g.solver == solver for g in out)
         out.append(Group(name, solver, _shade(solver, before), DASHES[before % len(DASHES)], mine))
     return out
+
+
+def _rank(value: Any) -> tuple[bool, float, str]:
+    """Numbers by size, before words by name."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return (not number, float(value) if number else 0.0, str(value))
 
 
 def _settings(run: RunFiles) -> dict[str, Any]:

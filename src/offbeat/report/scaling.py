@@ -51,14 +51,14 @@ def time_chart(groups: Sequence[Group], target: Target) -> list[Chart]:
         if not reached:
             continue
         marks: list[Mark] = [
-            Bars([g.name], [float(np.mean(t))], g.name, f"{g.colour.partition('/')[0]}/0.7", width=0.62)
-            for g, t in reached
+            Bars([g.name], [float(np.mean(t))], "", f"{g.colour.partition('/')[0]}/0.7", width=0.62) for g, t in reached
         ]
         x = [v for _, t in reached for v in t]
         y = [g.name for g, t in reached for _ in t]
         marks.append(Points(x, y, "seeds", "@ink", size=5, legend=False))
         missed = [f"{g.name} ({t.count(None)} of {len(t)})" for g, t in zip(mine, times, strict=True) if None in t]
-        said = "Bars are means, dots are seeds." + (f" Missed by {', '.join(missed)}." if missed else "")
+        shown = missed if len(missed) < 5 else [*missed[:3], f"{len(missed) - 3} more"]
+        said = "Bars are means, dots are seeds." + (f" Missed by {', '.join(shown)}." if missed else "")
         title = f"{clock.capitalize()} time to {target}"
         figure = Figure(
             title,
@@ -104,6 +104,8 @@ def speed_up(groups: Sequence[Group], target: Target | None) -> list[Chart]:
     one = Line([0, most], [1, 1], "ideal", "@faint", "dash", 1.4)
     share = Figure("Efficiency", x, Axis("speed-up / workers", percent=True, start=0), (*shares, one))
     said = f"Of the {what}, means over seeds, against {against}."
+    if len(groups) > sum(len(np.asarray(m.x)) for m in marks if isinstance(m, Line)) + 1:
+        said += " Where a number of workers has several settings, the fastest counts."
     return [Chart.of("speed-up", up, said), Chart.of("efficiency", share, said)]
 
 

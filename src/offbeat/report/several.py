@@ -8,21 +8,29 @@ from offbeat.core.budget import HIGHER_IS_BETTER, Target
 from offbeat.report import curves, grids, scaling, staleness, workers
 from offbeat.report.figure import Chart
 from offbeat.report.groups import Group, group
-from offbeat.report.numbers import mean, plus_minus
+from offbeat.report.numbers import known, mean, plus_minus
 from offbeat.report.page import Page, Section
 from offbeat.report.read import RunFiles, flat
 from offbeat.report.tables import Table
 from offbeat.report.verdict import Measure, judge
 
-_MOST_LINES = 24
+_MOST_LINES, _MOST_BARS = 10, 24
 _MOST_ROWS = 400
 
 
-def page(runs: Sequence[RunFiles], *, target: str | None = None, title: str | None = None) -> Page:
-    """Groups of runs that differ in more than their seed, side by side."""
+def page(
+    runs: Sequence[RunFiles],
+    *,
+    target: str | None = None,
+    title: str | None = None,
+    grid: grids.Grid | None = None,
+    over: Sequence[str] = (),
+    metric: str | None = None,
+) -> Page:
+    """Groups of runs that differ in more than their seed, side by side; `over` names keys for heat maps or lines."""
     groups = sorted(group(runs), key=lambda g: g.solver != "plain")  # the reference comes first
     goal, given = find_target(groups, target)
-    drawn = groups[:_MOST_LINES]
+    drawn, bars = best(groups, _MOST_LINES), groups[:_MOST_BARS]
     first = f"{groups[0].runs[0].clock} time"
     goals = {} if goal is None else {goal.metric: goal.value}
     learning = [
@@ -32,8 +40,8 @@ def page(runs: Sequence[RunFiles], *, target: str | None = None, title: str | No
         curves.chart(drawn, "train_accuracy", first=first),
     ]
     time: list[Chart | None] = [
-        *(scaling.time_chart(drawn, goal) if goal is not None else ()),
-        workers.breakdown_by_group(drawn),
+        *(scaling.time_chart(bars, goal) if goal is not None else ()),
+        workers.breakdown_by_group(bars),
         *scaling.speed_up(groups, goal),
     ]
     inside = [
@@ -42,12 +50,13 @@ def page(runs: Sequence[RunFiles], *, target: str | None = None, title: str | No
         curves.chart(drawn, "weight_norm", first=first),
         curves.chart(drawn, "staleness", first=first, title="Mean staleness"),
     ]
+    settings = Section("Over the settings", grids.charts(grid or grids.of_runs(runs), over, metric))
+    outcome = Section("Outcome", tables=[outcomes(groups, goal)])
     sections = [
-        Section("Outcome", tables=[outcomes(groups, goal)]),
+        *([settings, outcome] if len(groups) > _MOST_LINES else [outcome, settings]),
         Section("Learning", _there(learning), text=_too_many(groups)),
         Section("Time", _there(time), text="" if given or goal is None else _afterwards(goal)),
         Section("Staleness and norms", _there(inside)),
-        Section("Over the settings", grids.charts(runs)),
         Section("Runs", tables=[differences(groups), listing(runs, groups, goal)]),
     ]
     return Page(
@@ -59,6 +68,17 @@ def page(runs: Sequence[RunFiles], *, target: str | None = None, title: str | No
         foot=f"{len(runs)} runs · times are {' or '.join(curves.clocks(groups))}",
         colours={g.name: g.colour for g in groups},
     )
+
+
+def best(groups: Sequence[Group], count: int) -> Sequence[Group]:
+    """The best by final score where there are too many to draw, in their own order."""
+    score = _score(groups) or next((n for n in ("accuracy", "loss") if any(known(g.values(n)) for g in groups)), None)
+    if len(groups) <= count or score is None:
+        return groups[:count]
+    sign = -1.0 if HIGHER_IS_BETTER[score] else 1.0
+    done = [(sign * (mean(g.values(score)) or 0.0), g) for g in groups if all(r.status == "done" for r in g.runs)]
+    chosen = {id(g) for _, g in sorted(done, key=lambda p: p[0])[:count]}
+    return [g for g in groups if id(g) in chosen] or groups[:count]
 
 
 def _there(charts: Sequence[Chart | None]) -> list[Chart]:
@@ -133,6 +153,9 @@ def outcomes(groups: Sequence[Group], goal: Target | None) -> Table:
     columns = ["group", "workers", "seeds", "held-out accuracy", "loss"]
     columns += [] if goal is None else [f"{clock} time to {goal} (s)", "speed-up"]
     columns += [f"{clock} time (s)", "staleness", "waiting", "status"]
+    gone = {"held-out accuracy"} if all(row[3] == "–" for row in rows) else set()
+    rows = [[v for v, c in zip(row, columns, strict=True) if c not in gone] for row in rows]
+    columns = [c for c in columns if c not in gone]
     said = "Mean ± standard deviation over seeds. The speed-up is that of the mean time, against the first row."
     return Table("outcomes", "Outcome", columns, rows, said)
 
@@ -196,7 +219,7 @@ def _band(groups: Sequence[Group]) -> str:
 
 
 def _too_many(groups: Sequence[Group]) -> str:
-    return "" if len(groups) <= _MOST_LINES else f"The first {_MOST_LINES} of {len(groups)} groups are drawn."
+    return "" if len(groups) <= _MOST_LINES else f"The best {_MOST_LINES} of {len(groups)} groups are drawn."
 
 
 def _afterwards(goal: Target) -> str:

@@ -159,6 +159,8 @@ def _left_out(broken: Sequence[tuple[Group, int]], measure: Measure) -> list[str
         statuses = {r.status for r in g.runs if r.status != "done"}
         why = " or ".join(sorted(statuses)) if statuses else measure.missing
         parts.append(f"{g.name} ({bad} of {len(g.runs)} {why})")
+    if len(parts) > 4:
+        parts = [*parts[:3], f"{len(parts) - 3} more"]
     return [f"Left out: {_listed(parts)}."]
 
 
