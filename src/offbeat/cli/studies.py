@@ -86,6 +86,8 @@ def run_comparison(
     from offbeat.lab.compare import plan_comparison, summarise
     from offbeat.lab.sweep import collect_done, rows, write_results
     from offbeat.report import comparison
+    from offbeat.report.build import build
+    from offbeat.report.read import RunFiles
 
     goal = None if target is None else Target.parse(target)
     key = hashlib.sha256(json.dumps([values, solvers, seeds, own], sort_keys=True).encode()).hexdigest()[:12]
@@ -112,7 +114,12 @@ def run_comparison(
         title = f"{values['task']['name']}: {', '.join(good)} on {workers} workers"
         picture = folder / "comparison.png"
         comparison.draw(good, picture, title=title, target=None if goal is None else (goal.metric, goal.value))
-        print(f"\npicture  {picture}\nruns     {folder}", file=sys.stderr if as_json else sys.stdout)
+        page = folder / "report.html"
+        cells = [c for s in solvers for c in sweep.cells if c.keys["solver"] == s]
+        every = [RunFiles.open(c.folder) for c in cells if (c.folder / "run.json").exists()]
+        build(every, target=target).save(page)
+        shown = f"\npicture  {picture}\npage     {page}\nruns     {folder}"
+        print(shown, file=sys.stderr if as_json else sys.stdout)
     for cell in sweep.cells:
         if cell.outcome is not None and cell.outcome["status"] == "failed":
             raise OffbeatError(f"{cell.keys['solver']}, seed {cell.keys['seed']}: {cell.outcome['why']}")

@@ -33,20 +33,14 @@ def draw(runs: Mapping[str, Sequence[Path]], out: Path, *, title: str, target: t
         if target is not None and target[0] == metric:
             for axes in (by_time, by_epoch):
                 axes.axhline(target[1], color=colour("@faint"), linewidth=0.9, linestyle=(0, (4, 3)))
-            x = by_time.get_xlim()[1]
-            by_time.annotate(
-                f"target {target[1]:g}",
-                (x, target[1]),
-                (-2, 3),
-                textcoords="offset points",
-                ha="right",
-                color=colour("@faint"),
-            )
+            look = {"textcoords": "offset points", "color": colour("@faint")}
+            where = by_time.get_yaxis_transform()
+            by_time.annotate(f"target {target[1]:g}", (0, target[1]), (4, 3), xycoords=where, **look)
         by_time.legend(loc="lower right" if metric == "accuracy" else "upper right")
         _time_shares(shares, opened)
         figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold", color=colour("@ink"))
         out.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(out)
+        figure.savefig(out, dpi=130)  # a README loads it
 
 
 def _has(opened: Mapping[str, Sequence[RunFiles]], name: str) -> bool:
