@@ -117,19 +117,28 @@ def check_slotted(machines, seed, updates, seconds):
     return True
 
 
-@settings(deadline=None, max_examples=250, suppress_health_check=[HealthCheck.too_slow])
-@given(clusters(), st.integers(0, 99), st.sampled_from([1, 2, 9, 70]), st.sampled_from([0.7, 4.0, 1e9]))
-def test_the_slotted_loop_is_the_simulator_event_for_event(machines, seed, updates, seconds):
-    check_slotted(machines, seed, updates, seconds)
+@pytest.mark.parametrize("many", [1, 400], ids=["in windows", "one by one"])
+def test_the_slotted_loop_is_the_simulator_event_for_event(many, monkeypatch):
+    """Both ways to serve: a window of arrivals at a time, which is for many workers, and one by one."""
+    monkeypatch.setattr(slotted, "MANY", many)
+
+    @settings(deadline=None, max_examples=120, suppress_health_check=[HealthCheck.too_slow])
+    @given(clusters(), st.integers(0, 99), st.sampled_from([1, 2, 9, 70]), st.sampled_from([0.7, 4.0, 1e9]))
+    def check(machines, seed, updates, seconds):
+        check_slotted(machines, seed, updates, seconds)
+
+    check()
 
 
 @pytest.mark.parametrize("service", ["0s", "1ms", "exponential(4ms)", "50ms"])
 @pytest.mark.parametrize("latency", ["0s", "30ms"])
-def test_the_slotted_loop_does_not_give_up_on_usual_clusters(service, latency):
+@pytest.mark.parametrize("many", [1, 400], ids=["in windows", "one by one"])
+def test_the_slotted_loop_does_not_give_up_on_usual_clusters(service, latency, many, monkeypatch):
+    monkeypatch.setattr(slotted, "MANY", many)
     machines = cluster(
         40, compute="normal(1s,0.2s)", delay="exponential(1s)@3-5", latency=latency, service=service, bandwidth="1kB/s"
     )
-    assert check_slotted(machines, 0, 3000, float("inf"))
+    assert check_slotted(machines, 0, 1500, float("inf"))
     assert check_slotted(machines, 1, float("inf"), 25.0)
     assert slotted.why_not(ASGD(SGD), machines) is None
 

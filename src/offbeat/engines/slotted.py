@@ -23,6 +23,10 @@ from offbeat.engines.cluster import Cluster
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Tick = Callable[[int, float], object]
+"""Told now and then how many updates there were, and the time."""
+
+MANY = 400  # workers from which on it pays to serve a window of arrivals at a time
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ def run(
     batch: int = 1,
     updates: float = inf,
     seconds: float = inf,
-    tick: Callable[[int, float], object] = lambda updates, now: None,
+    tick: Tick = lambda updates, now: None,
 ) -> Timeline | None:
     """Until so many updates or virtual seconds, whichever is first; None where `Sim` has to do it."""
     link = cluster.transfer_time(nbytes)
@@ -71,8 +75,17 @@ def run(
     service = None
     if cluster.service.mean > 0:
         service = Draws(cluster.service.sample, seed=seed, stream="service", source=0, dial=dial).next
-    served = _serve(spans, link, service, updates, seconds, tick)
-    return None if served is None else _Books(cluster, spans, link, served, nbytes, batch).close()
+    desk = _Desk(service, [], [], stop=(seconds, inf))
+    t = np.array([w.next() for w in spans]) + link
+    nexts = [w.next for w in spans]
+    if cluster.workers >= MANY:
+        coming = _in_windows(desk, spans, t, link, updates, tick)
+        if coming is None:
+            return None
+        nexts = [chain((span,), iter(w.next, None)).__next__ for span, w in zip(coming.tolist(), spans, strict=True)]
+    if not _one_by_one(desk, [(a, i) for i, a in enumerate(t.tolist())], nexts, link, updates):
+        return None
+    return _Books(cluster, spans, link, desk, nbytes, batch).close()
 
 
 class _Spans:
@@ -104,43 +117,69 @@ class _Spans:
         return spans, np.concatenate(self._delays)[:n] if self._extra else np.zeros(n)
 
 
-@dataclass(frozen=True)
-class _Served:
-    """Messages in the order of service: whose, and when the server had finished with each."""
+@dataclass
+class _Desk:
+    """The server: messages in the order of service, whose each was and when it was finished with it."""
 
-    who: Ints
-    ends: Floats
-    queued: float
-    busy: float
-    stop: tuple[float, float]
+    service: Callable[[], float] | None
+    who: list[int]
+    ends: list[float]
+    free: float = 0.0
+    queued: float = 0.0
+    busy: float = 0.0
+    stop: tuple[float, float] = (inf, inf)
     """(time, worker) of the last event: nothing later has happened."""
 
 
-def _serve(
-    spans: list[_Spans],
-    link: float,
-    service: Callable[[], float] | None,
-    updates: float,
-    seconds: float,
-    tick: Callable[[int, float], object],
-) -> _Served | None:
-    """The loop. Arrivals up to the last event are all served, so that the queue of the last moment is known."""
-    heap = [(w.next() + link, i) for i, w in enumerate(spans)]
+def _in_windows(desk: _Desk, spans: list[_Spans], t: Floats, link: float, updates: float, tick: Tick) -> Floats | None:
+    """Serves many arrivals at a time, as long as the end is not near; each worker's span to come, or None for a tie.
+
+    Nobody comes again before the earliest (arrival + next span), so all arrivals before that are known and can be
+    sorted at once. `t` is left with the next arrival of each worker.
+    """
     nexts = [w.next for w in spans]
-    heapify(heap)
-    who: list[int] = []
-    ends: list[float] = []
-    serve, note = who.append, ends.append
-    free = queued = busy = 0.0
-    end = -inf
-    stop = (seconds, inf)
-    left = updates
-    look = 0
+    coming = np.array([draw() for draw in nexts])
+    service, free = desk.service, desk.free
     while True:
-        arrival = heap[0]
-        if arrival >= stop:
-            break
-        t, i = arrival
+        window = np.flatnonzero(t < (t + coming).min())
+        if not len(window):  # somebody comes again in no time: he alone
+            window = np.array([t.argmin()])
+        window = window[np.argsort(t[window], kind="stable")]
+        times = t[window]
+        if len(desk.who) + len(window) >= updates or times[-1] >= desk.stop[0]:
+            return coming
+        done = times.tolist()
+        if service is not None:
+            for k, a in enumerate(done):
+                begins = free if free > a else a
+                takes = service()
+                desk.queued += begins - a
+                desk.busy += takes
+                done[k] = free = begins + takes
+            ended = desk.ends[-1:] + done
+            if len(set(ended)) < len(ended):
+                return None
+        workers = window.tolist()
+        desk.who += workers
+        desk.ends += done
+        desk.free = free
+        t[window] = np.array(done) + link + coming[window] + link
+        coming[window] = [nexts[i]() for i in workers]
+        tick(len(desk.who), done[-1])
+
+
+def _one_by_one(
+    desk: _Desk, arrivals: list[tuple[float, int]], nexts: list[Callable[[], float]], link: float, updates: float
+) -> bool:
+    """Serves to the end, arrivals of the last moment too, so that its queue is known; False for a tie."""
+    heap = arrivals
+    heapify(heap)
+    serve, note, service = desk.who.append, desk.ends.append, desk.service
+    free, queued, busy, stop = desk.free, desk.queued, desk.busy, desk.stop
+    end = desk.ends[-1] if desk.ends else -inf
+    left = updates - len(desk.who)
+    while heap[0] < stop:
+        t, i = heap[0]
         if service is None:
             end = t
         else:
@@ -150,31 +189,29 @@ def _serve(
             busy += takes
             free = begins + takes
             if free == end:
-                return None
+                return False
             end = free
         serve(i)
         note(end)
         # The reply, the gradient and the message, added up as the events would be.
-        heapreplace(heap, (end + link + nexts[i]() + link if link else end + nexts[i](), i))
+        heapreplace(heap, (end + link + nexts[i]() + link, i))
         left -= 1
         if left == 0:
             stop = min(stop, (end, i))
-        look += 1
-        if look == 10_000:
-            look = 0
-            tick(len(who), end)
-    return _Served(np.array(who, dtype=np.int64), np.array(ends), queued, busy, stop)
+    desk.queued, desk.busy, desk.stop = queued, busy, stop
+    return True
 
 
 class _Books:
     """Everything else, from who was served and when."""
 
     def __init__(
-        self, cluster: Cluster, spans: list[_Spans], link: float, served: _Served, nbytes: int, batch: int
+        self, cluster: Cluster, spans: list[_Spans], link: float, desk: _Desk, nbytes: int, batch: int
     ) -> None:
         self._cluster, self._link, self._nbytes, self._batch = cluster, link, nbytes, batch
-        self._served = served
-        W, who, ends = cluster.workers, served.who, served.ends
+        self._desk = desk
+        W = cluster.workers
+        self._who, self._ends = who, ends = np.array(desk.who, dtype=np.int64), np.array(desk.ends, dtype=np.float64)
         # One gradient more than were served for each worker: the one it has begun, or will begin.
         self._counts = np.bincount(who, minlength=W)
         first = np.concatenate(([0], np.cumsum(self._counts + 1)))
@@ -195,13 +232,12 @@ class _Books:
         self._arrive = self._due + link
 
     def close(self) -> Timeline:
-        served, n = self._served, self._batch
-        stop, who = served.stop, served.who
-        version = int(np.searchsorted(served.ends, stop[0], side="right"))
+        desk, n, who, ends, stop = self._desk, self._batch, self._who, self._ends, self._desk.stop
+        version = int(np.searchsorted(ends, stop[0], side="right"))
         now = stop[0]
         done, rows = self._place[:version], np.arange(version)
         columns = {
-            "time": served.ends[:version],
+            "time": ends[:version],
             "worker": who[:version],
             "source": who[:version],
             "draw": self._draw[done],
@@ -222,22 +258,22 @@ class _Books:
         tail += [self._row(g, i, version, now, kind) for g, kind, (_, i) in sorted(travelling, key=lambda e: e[2])]
         shares = self._shares(computed, [g for _, g in jobs], now, version)
         traffic = self._nbytes * (int(computed.sum()) + version)
-        return Timeline(columns, tail, shares, now, version, traffic, served.queued, served.busy)
+        return Timeline(columns, tail, shares, now, version, traffic, desk.queued, desk.busy)
 
     def _unfinished(self, version: int, now: float) -> tuple[list[tuple[int, int]], list[Any]]:
         """(worker, gradient) of jobs, and (gradient, kind, event) of what is on a link or with the server."""
-        served = self._served
-        waiting = {int(served.who[k]): k for k in range(version, len(served.who))}
+        desk, ends = self._desk, self._ends
+        waiting = {int(self._who[k]): k for k in range(version, len(self._who))}
         jobs: list[tuple[int, int]] = []
         travelling: list[tuple[int, str, tuple[float, int]]] = []
         for i, g in enumerate(self._last.tolist()):
             start, due, arrive = float(self._start[g]), float(self._due[g]), float(self._arrive[g])
             if i in waiting:
                 k = waiting[i]
-                travelling.append((int(self._place[k]), "sent", (float(served.ends[k]), i)))
-            elif self._link and self._draw[g] and (start, i) > served.stop:
+                travelling.append((int(self._place[k]), "sent", (float(ends[k]), i)))
+            elif self._link and self._draw[g] and (start, i) > desk.stop:
                 travelling.append((g, "snapshot", (start, i)))
-            elif (due, i) >= served.stop:
+            elif (due, i) >= desk.stop:
                 jobs.append((i, g))
             else:
                 travelling.append((g, "sent", (arrive, i)))
@@ -263,7 +299,7 @@ class _Books:
         owner = np.repeat(np.arange(W), self._counts + 1)
         busy = np.bincount(owner[begun], (spent - delayed)[begun], minlength=W)
         late = np.bincount(owner[begun], delayed[begun], minlength=W)
-        messages = np.bincount(owner[computed], minlength=W) + np.bincount(self._served.who[:version], minlength=W)
+        messages = np.bincount(owner[computed], minlength=W) + np.bincount(self._who[:version], minlength=W)
         # A message still under way at the end was charged in full when it was sent.
         linked = np.clip(np.minimum(self._link * messages, now - busy - late), 0.0, None)
         idle = np.clip(now - busy - late - linked, 0.0, None)
