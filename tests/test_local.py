@@ -1,5 +1,7 @@
 """The local engine: the same rules on real processes."""
 
+import subprocess
+import sys
 import threading
 from collections import Counter
 
@@ -156,3 +158,43 @@ def test_an_error_in_the_model_ends_the_run_with_its_words(cradle):
     options = Options(faults=(Fault("raise", 2, worker=1),))
     with pytest.raises(Exception, match="worker 1 failed: RuntimeError: injected"):
         run(cradle, solver("asgd"), options=options, updates=1000)
+
+
+# -- the surface -------------------------------------------------------------------------------------------------------
+
+
+def test_unknown_options_of_the_engine_are_named():
+    import offbeat
+
+    with pytest.raises(ConfigError, match="on_los"):
+        offbeat.train(mlp_task(), "asgd", 2, engine="local", local={"on_los": "restart"}, out=False)
+
+
+SCRIPT = """
+import offbeat, torch
+from torch import nn
+
+class Net(nn.Module):  # known to this script alone, which has no main guard, as a notebook has none
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 2)
+
+    def forward(self, x):
+        print("computing")  # must not get into our output
+        return self.layer(x)
+
+x, y = torch.randn(40, 3), torch.randint(0, 2, (40,))
+task = offbeat.task(lambda: Net(), lambda out, target: nn.functional.cross_entropy(out, target), (x, y))
+run = offbeat.train(task, "asgd", 2, engine="local", budget="30updates", batch=4, out=False, local={"patience": "90s"})
+assert run.summary["updates"] == 30, run.summary
+assert run.summary["virtual_seconds"] is None
+assert sum(run.trace["applied"].to_pylist()) == 30
+"""
+
+
+def test_a_script_without_a_main_guard_works_with_classes_and_lambdas_of_its_own(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-"], input=SCRIPT, capture_output=True, text=True, cwd=tmp_path, timeout=200
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("computing") <= 1  # the first batch may be tried here; workers print to stderr

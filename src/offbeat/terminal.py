@@ -150,7 +150,15 @@ def _facts(s: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "loss", f"{s['loss']:.4g}"
     if s.get("target"):
         reached = s.get("time_to_target")
-        yield "target", f"{s['target']} " + (f"after {clock(reached)} (virtual)" if reached is not None else "missed")
+        yield (
+            "target",
+            f"{s['target']} "
+            + (
+                f"after {clock(reached)}{' (virtual)' if s['virtual_seconds'] is not None else ''}"
+                if reached is not None
+                else "missed"
+            ),
+        )
     yield "work", f"{s['updates']:,} updates, {s['samples']:,} samples"
     if s.get("mean_staleness") is not None:
         yield "staleness", f"mean {s['mean_staleness']:.2f}, max {s['max_staleness']}"
@@ -192,17 +200,23 @@ def show_timing(out: Console, s: dict[str, Any]) -> None:
 
 
 def show_comparison(out: Console, lines: "Sequence[Line]", target: str | None) -> None:
-    """The table of a comparison. Times are virtual."""
+    """The table of a comparison. Times are those of its engine's clock."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("solver")
-    for name in ("workers", "accuracy", f"time to {target}" if target else "virtual time", "speed-up", "staleness"):
+    for name in (
+        "workers",
+        "accuracy",
+        f"time to {target}" if target else f"{lines[0].clock} time",
+        "speed-up",
+        "staleness",
+    ):
         table.add_column(name, justify="right")
     table.add_column("waiting", justify="right")
     if any(set(line.statuses) != {"done"} for line in lines):
         table.add_column("status")
     for line in lines:
         score = line.accuracy if line.accuracy.mean is not None else line.loss
-        time_shown = line.time_to_target if target else line.virtual_seconds
+        time_shown = line.time_to_target if target else line.seconds
         missed = line.seeds - time_shown.count
         cells = [
             line.solver,

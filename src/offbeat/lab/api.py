@@ -15,7 +15,7 @@ from offbeat.core.errors import ConfigError, unknown
 from offbeat.core.solver import Solver
 from offbeat.core.task import Task
 from offbeat.engines.cluster import Cluster
-from offbeat.lab.config import make_data
+from offbeat.lab.config import make_data, make_local
 from offbeat.lab.engines import CLOCKS
 from offbeat.lab.plan import Plan, as_task, build_task, hold_out
 from offbeat.lab.result import Run
@@ -89,13 +89,13 @@ def train(
     memory. A finished run is returned at once unless `again=True`; an unfinished one goes on where it stopped.
     `callbacks` are objects with `on_apply(row)` or `on_evaluation(metrics)`. Further settings:
     `partition`, `sampling`, `validation`, `folds` and `fold`, `patience`, `keep_best`, `gap`, `saves_per_epoch`,
-    `diagnose_every`, `on_divergence`.
+    `diagnose_every`, `on_divergence`, and `local`: options of the local engine, such as `{"on_loss": "leave out"}`.
     """
     if engine not in CLOCKS:
         raise unknown("engine", str(engine), CLOCKS)
     recorded = ("keep_best", "gap", "saves_per_epoch", "diagnose_every")
     kept_out = ("validation", "folds", "fold")
-    extra = ("partition", "sampling", *kept_out, "patience", *recorded, "on_divergence")
+    extra = ("partition", "sampling", *kept_out, "patience", *recorded, "on_divergence", "local")
     for key in settings:
         if key not in extra:
             raise unknown("argument of train", key, extra)
@@ -103,6 +103,8 @@ def train(
         raise ConfigError(f"batch must be a whole number from 1, got {batch!r}")
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
         raise ConfigError(f"seed must be a whole number from 0, got {seed!r}")
+    if "local" in settings:
+        settings["local"] = make_local(settings["local"])
     data = make_data({key: settings.pop(key) for key in kept_out if key in settings})
     made_task = build_task(task, {}, batch) if isinstance(task, str) else as_task(task, "task")
     made_task = hold_out(made_task, seed, data.validation, data.folds, data.fold)

@@ -48,8 +48,10 @@ class Line:
     """Of the mean time to the target against the first solver's; None unless every seed of both reached it."""
     staleness: Spread
     idle: Spread
-    virtual_seconds: Spread
+    seconds: Spread
+    """By the clock of its engine."""
     statuses: Mapping[str, int]
+    clock: str = "virtual"
 
 
 def plan_comparison(
@@ -91,6 +93,7 @@ def summarise(sweep: Sweep, target: Target | None) -> list[Line]:
         first = lines[0].time_to_target if lines else times
         reached = times.count == len(mine) and first.mean is not None and first.count == len(mine) and times.mean
         statuses = [o["status"] for o in outcomes]
+        clock = "virtual" if mine[0].config.get("engine", "sim") == "sim" else "wall"
         lines.append(
             Line(
                 solver=solver,
@@ -102,8 +105,9 @@ def summarise(sweep: Sweep, target: Target | None) -> list[Line]:
                 speed_up=first.mean / times.mean if reached and first.mean and times.mean else None,
                 staleness=Spread.of([o.get("mean_staleness") for o in outcomes]),
                 idle=Spread.of([o.get("idle_share") for o in outcomes]),
-                virtual_seconds=Spread.of([o.get("virtual_seconds") for o in outcomes]),
+                seconds=Spread.of([o.get("wall_seconds" if clock == "wall" else "virtual_seconds") for o in outcomes]),
                 statuses={s: statuses.count(s) for s in dict.fromkeys(statuses)},
+                clock=clock,
             )
         )
     return lines

@@ -283,6 +283,14 @@ def make_data(values: Mapping[str, Any]) -> DataConfig:
         raise ConfigError(_first(e)) from None
 
 
+def make_local(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of the local engine alone, likewise."""
+    try:
+        return LocalConfig.model_validate(dict(values)).model_dump()
+    except ValidationError as e:
+        raise ConfigError(f"local.{_first(e)}") from None
+
+
 def from_file(path: Path, overrides: Mapping[str, Any] | None = None) -> Config:
     """A configuration from a TOML file, with dotted overrides."""
     values = _nested(read_toml(path))

@@ -109,10 +109,20 @@ class Plan:
         return None if self.budget.amount is None else self.budget.amount.samples(self.task.size)
 
 
+def task_of(config: Config) -> Task:
+    """The task of a configuration, with what is held out of its training set."""
+    task = build_task(config.task.name, config.task.options, config.batch)
+    return hold_out(task, config.seed, config.data.validation, config.data.folds, config.data.fold)
+
+
+def remake(values: Mapping[str, Any]) -> Task:
+    """The same from plain values, in another process."""
+    return task_of(Config.model_validate(values))
+
+
 def build(config: Config) -> Plan:
     """The plan of a configuration."""
-    task = build_task(config.task.name, config.task.options, config.batch)
-    task = hold_out(task, config.seed, config.data.validation, config.data.folds, config.data.fold)
+    task = task_of(config)
     optimizer = _optimizer(config, task)
     budget_config = config.budget
     if not budget_config.given:  # a target alone still ends
@@ -139,7 +149,7 @@ def build(config: Config) -> Plan:
         on_divergence=config.on_divergence,
         engine=config.engine,
         local=config.local.model_dump(),
-        recipe=("offbeat.lab.plan:build_task", (config.task.name, config.task.options, config.batch)),
+        recipe=("offbeat.lab.plan:remake", (config.plain(),)),
         solver_name=config.solver.name,
         config=config.plain(),
         key=address(config),

@@ -91,6 +91,8 @@ class Local:
         self.journal: list[tuple[float, str, int, int]] | None = []
         self.incidents: list[str] = []
         self.lost_updates = 0
+        if cluster.compute != Cluster().compute:
+            self.incidents.append("cluster.compute is for simulation: gradients took as long as they took")
         self.initial = start_of(task, seed)
         if isinstance(self.initial.x, Void):
             raise ConfigError(

@@ -26,7 +26,7 @@ from offbeat.engines.local.setup import Site
 from offbeat.engines.local.wire import Channel, Closed, Mail
 
 TICK = 0.1  # seconds between two signs of life
-EAR = 0.004  # seconds between two looks at what workers announce
+EAR = 0.01  # seconds between two looks at what workers announce
 
 
 class Peer:
