@@ -41,7 +41,8 @@ def test_scores_by_class_are_those_of_their_definitions():
     assert got["recall"] == pytest.approx(recall)
     assert got["f1"] == pytest.approx(f1)
     assert got["support"] == support
-    assert got["mean_recall"] == pytest.approx(np.mean(recall[:4]))  # over the classes that have samples
+    for name, values in (("precision", precision), ("recall", recall), ("f1", f1)):
+        assert got[f"mean_{name}"] == pytest.approx(np.mean(values[:4]))  # over the classes that have samples
     confusion = np.array(got["confusion"])
     assert confusion.sum() == 200
     assert np.trace(confusion) / 200 == got["accuracy"]

@@ -7,7 +7,6 @@ import os
 import socket
 import tarfile
 import threading
-import time
 import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -286,9 +285,7 @@ def test_addresses_that_fail_are_all_told_in_one_line(tmp_path, server):
         taken.bind(("127.0.0.1", 0))  # bound but not listening: refused
         closed = f"http://127.0.0.1:{taken.getsockname()[1]}/text8"
         sources = [Web(closed), *(Web(f"{server.url}/{end}") for end in ("none", "page.tar.gz"))]
-        start = time.monotonic()
         line = fails(tmp_path, *sources, Web("https://nowhere.invalid/text8"), contents=TEXT, kind="text")
-    assert time.monotonic() - start < 20
     for part in ("Connection refused", "HTTP 404", "page.tar.gz cannot be unpacked", "nowhere.invalid: "):
         assert part in line
     assert line.endswith("Put text8 (plain or .gz) in a directory and run: offbeat data get tiny --from DIR")
@@ -305,15 +302,12 @@ def test_a_wrong_download_is_refused_and_the_next_source_asked(tmp_path, server)
 
 def test_a_silent_server_is_left_in_time(tmp_path, monkeypatch):
     monkeypatch.setenv("no_proxy", "*")
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        start = time.monotonic()
-        with pytest.raises(DataError, match=r"no answer in 0\.2 s"):
-            download(
-                f"http://127.0.0.1:{silent.getsockname()[1]}/x",
-                tmp_path / "x",
-                patience=Patience(socket_seconds=2.0, open_seconds=0.2),
-            )
-    assert time.monotonic() - start < 1.5
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(DataError, match=r"no answer in 0\.2 s"):
+        download(
+            f"http://127.0.0.1:{silent.getsockname()[1]}/x",
+            tmp_path / "x",
+            patience=Patience(socket_seconds=60.0, open_seconds=0.2),  # the shorter of the two has ended it
+        )
 
 
 def test_an_interrupt_leaves_nothing(tmp_path, server):

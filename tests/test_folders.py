@@ -1,5 +1,7 @@
 """ImageNet-style folders, on generated pictures."""
 
+import os
+
 import numpy as np
 import pytest
 import torch
@@ -91,6 +93,11 @@ def test_a_changed_folder_is_decoded_anew(folder, tmp_path):
     picture(folder / "train" / "crow" / "0.jpg", 33, 37, seed=99)
     new = make(folder, tmp_path / "cache")._train.batch(np.array([0]))[0]
     assert not torch.equal(old, new)
+    file = folder / "train" / "crow" / "0.jpg"
+    before = files_under(tmp_path / "cache")
+    os.utime(file, ns=(1, 1))  # as long as before: its time alone tells
+    make(folder, tmp_path / "cache")
+    assert len(files_under(tmp_path / "cache")) == len(before) + 1
 
 
 def test_a_folder_trains_by_name(folder, tmp_path, monkeypatch):

@@ -299,7 +299,7 @@ def test_sampling_with_replacement_leaves_out_a_share_of_1_over_e():
     [
         ("split-label", "unknown partition 'split-label' (did you mean 'split-labels'?); known: "),
         ("", "unknown partition ''"),
-        ("dirichlet", "alpha must be a finite number above 0, got 'nothing'"),
+        ("dirichlet", "alpha must be a finite number above 0, got None"),
         ("dirichlet(0)", "alpha must be a finite number above 0, got '0'"),
         ("dirichlet(nan)", "alpha must be a finite number above 0, got 'nan'"),
         ("size-skew(-1)", "s must be a finite number from 0, got '-1'"),

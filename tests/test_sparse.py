@@ -49,6 +49,7 @@ def test_the_hypergraph_quantities_are_those_of_a_count_by_hand(n, d, share, see
 def test_entries_that_cancel_or_are_stored_zeros_do_not_confuse_the_count():
     stored = sparse.csr_array(([0.0, 1.0, -1.0, 1.0], ([0, 0, 1, 1], [0, 1, 1, 2])), shape=(2, 3))
     assert hypergraph(stored) == by_counting(stored.toarray()) == (2, 1.0, 1.0)
+    assert hypergraph(np.ones((2, 256))) == (256, 1.0, 1.0)  # as many as would overflow a byte
     opposite = np.array([[1.0, 1.0], [1.0, -1.0]])  # their product is 0, but they do meet
     assert hypergraph(opposite).rho == 1.0
 

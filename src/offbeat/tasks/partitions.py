@@ -15,6 +15,9 @@ Every split is an exact cover: each sample belongs to one worker.
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from math import isfinite, nan
+from typing import Any
 
 import numpy as np
 
@@ -75,7 +78,6 @@ def dirichlet(pool: Pool, alpha: float) -> list[Indices]:
     """
     labels = pool.known_labels("dirichlet")
     members = [np.flatnonzero(labels == c) for c in np.unique(labels)]
-    smallest = 0
     for draw in range(_DRAWS):
         rng = generator(pool.seed, "partition", 0, draw)
         parts: list[list[Indices]] = [[] for _ in range(pool.workers)]
@@ -85,8 +87,7 @@ def dirichlet(pool: Pool, alpha: float) -> list[Indices]:
             for part, share in zip(parts, np.split(rng.permutation(samples), cuts), strict=True):
                 part.append(share)
         shards = [np.sort(np.concatenate(part)) for part in parts]
-        smallest = min(len(s) for s in shards)
-        if smallest >= pool.least:
+        if min(len(s) for s in shards) >= pool.least:
             return shards
     raise ConfigError(
         f"dirichlet({alpha:g}) left some worker with fewer than {pool.least} of {pool.size:,} samples in each of "
@@ -108,6 +109,49 @@ def _shuffled(pool: Pool) -> Indices:
     return generator(pool.seed, "partition", 0).permutation(pool.size)
 
 
+# How to read what stands in brackets after a name.
+
+
+def _nothing(name: str, text: str | None) -> dict[str, Any]:
+    if text is not None:
+        raise ConfigError(f"partition {name!r} takes no argument, got {text!r}")
+    return {}
+
+
+def _order(name: str, text: str | None) -> dict[str, Any]:
+    if text not in (None, "in-order", "shuffled"):
+        raise ConfigError(f"partition {name} takes in-order or shuffled, got {text!r}")
+    return {"order": text or "in-order"}
+
+
+def _alpha(name: str, text: str | None) -> dict[str, Any]:
+    return {"alpha": _number(name, "alpha", text, "above 0", lambda value: value > 0)}
+
+
+def _exponent(name: str, text: str | None) -> dict[str, Any]:
+    return {"s": _number(name, "s", text, "from 0", lambda value: value >= 0)}
+
+
+def _number(name: str, letter: str, text: str | None, allowed: str, fits: Callable[[float], bool]) -> float:
+    try:
+        value = float(text or "")
+    except ValueError:
+        value = nan
+    if not (isfinite(value) and fits(value)):
+        raise ConfigError(f"partition {name}({letter}): {letter} must be a finite number {allowed}, got {text!r}")
+    return value
+
+
+_DIVIDED: Mapping[str, tuple[Callable[..., list[Indices]], Callable[[str, str | None], dict[str, Any]]]] = {
+    "split": (split, _nothing),
+    "split-labels": (split_labels, _order),
+    "dirichlet": (dirichlet, _alpha),
+    "size-skew": (size_skew, _exponent),
+}
+_WHOLE = ("shared", "interleaved")
+PARTITIONS = (*_WHOLE, "split", "split-labels", "dirichlet(alpha)", "size-skew(s)")
+
+
 @dataclass(frozen=True)
 class Partition:
     """A partition by name, with its argument."""
@@ -117,59 +161,14 @@ class Partition:
     """None: everybody draws from everything."""
 
 
-def _no_argument(name: str, argument: str | None) -> None:
-    if argument is not None:
-        raise ConfigError(f"partition {name!r} takes no argument, got {argument!r}")
-
-
-def _number(name: str, argument: str | None, letter: str, *, zero: bool) -> float:
-    """The argument as a number: positive, or not negative where zero has a meaning."""
-    allowed = f"{letter} must be a finite number {'from 0' if zero else 'above 0'}"
-    try:
-        value = float(argument or "")
-    except ValueError:
-        raise ConfigError(f"partition {name}({letter}): {allowed}, got {argument or 'nothing'!r}") from None
-    if not (np.isfinite(value) and (value > 0 or (zero and value == 0))):
-        raise ConfigError(f"partition {name}({letter}): {allowed}, got {argument!r}")
-    return value
-
-
-def _labels_order(argument: str | None) -> str:
-    if argument not in (None, "in-order", "shuffled"):
-        raise ConfigError(f"partition split-labels takes in-order or shuffled, got {argument!r}")
-    return argument or "in-order"
-
-
-def _split_labels(argument: str | None) -> Callable[[Pool], list[Indices]]:
-    order = _labels_order(argument)
-    return lambda pool: split_labels(pool, order)
-
-
-def _dirichlet(argument: str | None) -> Callable[[Pool], list[Indices]]:
-    alpha = _number("dirichlet", argument, "alpha", zero=False)
-    return lambda pool: dirichlet(pool, alpha)
-
-
-def _size_skew(argument: str | None) -> Callable[[Pool], list[Indices]]:
-    s = _number("size-skew", argument, "s", zero=True)
-    return lambda pool: size_skew(pool, s)
-
-
-_WITH_ARGUMENT: Mapping[str, Callable[[str | None], Callable[[Pool], list[Indices]]]] = {
-    "split-labels": _split_labels,
-    "dirichlet": _dirichlet,
-    "size-skew": _size_skew,
-}
-PARTITIONS = ("shared", "interleaved", "split", "split-labels", "dirichlet(alpha)", "size-skew(s)")
-
-
 def parse(text: str) -> Partition:
     """`dirichlet(0.5)` and the like; an unknown name lists the known ones."""
     found = re.fullmatch(r"\s*([\w-]+)\s*(?:\(\s*([^()]*?)\s*\))?\s*", text)
     name, argument = (found[1], found[2]) if found else (text, None)
-    if name in _WITH_ARGUMENT:
-        return Partition(name, _WITH_ARGUMENT[name](argument))
-    if name not in PARTITIONS:
+    if name in _WHOLE:
+        _nothing(name, argument)
+        return Partition(name, None)
+    if name not in _DIVIDED:
         raise unknown("partition", text, PARTITIONS)
-    _no_argument(name, argument)
-    return Partition(name, split if name == "split" else None)
+    divide, read = _DIVIDED[name]
+    return Partition(name, partial(divide, **read(name, argument)))
