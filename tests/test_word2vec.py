@@ -235,6 +235,13 @@ def test_a_run_leaves_embeddings_that_can_be_asked_and_saved(topics_file, comman
         assert command("embed", "neighbours", form, "ship", "--count", "5", "--json")[1] == asked
 
 
+def test_a_run_that_explodes_says_why(topics_file, command):
+    base = ["run", "word2vec", "--data", str(topics_file), "--solver", "asgd", "--workers", "3", "--batch", "32"]
+    code, _, err = command(*base, "--set", "task.dim=8", "--set", "optimizer.lr=50", "--out", "run")
+    assert code == 3
+    assert "likely cause: learning rate 50" in err
+
+
 def test_bad_texts_end_with_one_line_and_code_2(tmp_path, command):
     (tmp_path / "empty").write_bytes(b"")
     (tmp_path / "latin").write_bytes("déjà vu".encode("latin-1"))

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 
 from offbeat.core.feed import Feed
+from offbeat.core.sparse import dense
 from offbeat.core.stability import momentum_limit, nesterov_limit
 from offbeat.core.task import Point, Task
 
@@ -17,6 +18,7 @@ def curvature(task: Task, feed: Feed, seed: int) -> float | None:
     H v is taken as a difference of two gradients, so any task will do. None where it is not finite.
     """
     point = task.init(seed)
+    point = Point(dense(point.x), point.buffers)
     batch = feed.indices(0, 0)
     v = torch.ones_like(point.x) / point.x.numel() ** 0.5
     size = max(float(point.x.norm()), 1.0)
@@ -25,7 +27,7 @@ def curvature(task: Task, feed: Feed, seed: int) -> float | None:
         step = 1e-3 * size * v
 
         def at(x: Any) -> Any:
-            return task.gradient(Point(x, point.buffers), batch, 0).value
+            return dense(task.gradient(Point(x, point.buffers), batch, 0).value)
 
         hv = (at(point.x + step) - at(point.x - step)) / (2e-3 * size)
         h = float(hv.norm())
