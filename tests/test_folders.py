@@ -178,3 +178,11 @@ def test_wrong_options_of_a_folder(options, message):
     with pytest.raises(ConfigError) as caught:
         offbeat.named_task("image-folder", **options)
     assert message in str(caught.value)
+
+
+def test_classes_are_called_by_their_names_in_the_run_folder(folder, tmp_path):
+    task = make(folder, tmp_path / "cache")
+    run = offbeat.train(
+        task, "asgd", 2, budget="2updates", batch=2, partition="split-labels", out=tmp_path / "run", pool=0
+    )
+    assert run.partition["names"] == run.evaluation["test"]["classes"] == ["crow", "wren"]

@@ -101,6 +101,9 @@ class Plan:
             return None
         labels = getattr(self.task, "labels", None)
         found = statistics(self.shards, self.task.size, self.cluster.workers, labels)
+        names = getattr(self.task, "classes", None)
+        if names and "labels" in found:
+            found["names"] = [names[label] if 0 <= label < len(names) else str(label) for label in found["labels"]]
         return {"partition": self.partition, "sampling": self.sampling, **found}
 
     @property

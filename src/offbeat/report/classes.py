@@ -64,7 +64,7 @@ def partition(run: RunFiles) -> Chart | None:
     if not found.get("histograms") or set(found.get("sizes", ())) == {found.get("samples")}:
         return None  # no labels, or everybody draws from everything
     counts = np.asarray(found["histograms"], float)
-    names = [str(n) for n in found["labels"]]
+    names = [str(n) for n in found.get("names") or found["labels"]]
     owners = [f"worker {i}" for i in range(len(counts))]
     marks: list[Mark]
     if counts.shape[1] > 2 * len(OKABE_ITO) or len(owners) > 40:

@@ -15,7 +15,7 @@ class Entry(NamedTuple):
     model: str | None = None
 
 
-# A pass over the test set costs 5 to 7% of an epoch of training: every second epoch keeps it to a few percent.
+# A pass over the test set costs 3 to 7% of an epoch of training: every second epoch keeps it to a few percent.
 _PICTURES = {"optimizer.lr": 0.05, "data.batch": 32, "budget.epochs": 6, "evaluate.every": "2epochs"}
 
 TASKS: Mapping[str, Entry] = {
