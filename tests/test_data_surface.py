@@ -137,3 +137,30 @@ def test_settings_of_data_that_are_wrong(refused, tmp_path, monkeypatch, setting
     for word in words:
         assert word in line
     assert list(tmp_path.glob("runs/*")) == []
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ("torch.arange(30) % 5", ["label 3 of the train set", "the model has 3 outputs", "from 0 to 2"]),
+        ("torch.arange(30) % 3 - 1", ["label -1 of the train set", "from 0 to 2"]),
+        ("torch.ones(30, dtype=torch.int64)", ["all 30 training samples", "have the label 1", "nothing to tell apart"]),
+        ("torch.arange(29) % 3", ["30 inputs but 29 targets"]),
+    ],
+)
+def test_labels_of_your_own_that_are_wrong(refused, tmp_path, monkeypatch, labels, words):
+    (tmp_path / "wrong_labels.py").write_text(
+        "import torch\n"
+        "def make():\n"
+        f"    data = torch.randn(30, 4), {labels}\n"
+        "    return torch.nn.Linear(4, 3), torch.nn.functional.cross_entropy, data, data\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    try:
+        line = refused("run", "wrong_labels:make", "--batch", 4)
+    finally:
+        sys.modules.pop("wrong_labels", None)
+    for word in words:
+        assert word in line
+    assert list(tmp_path.glob("runs/*")) == []

@@ -209,7 +209,7 @@ def test_folds_from_python_have_folders_of_their_own(tmp_path, monkeypatch):
         offbeat.train(task, "asgd", 2, budget="3updates", batch=8, folds=3, fold=3)
     with pytest.raises(ConfigError, match=r"validation must be less than 1, got 1.5"):
         offbeat.train(task, "asgd", 2, budget="3updates", batch=8, validation=1.5)
-    with pytest.raises(ConfigError, match="task 'quadratic' has no training set"):
+    with pytest.raises(ConfigError, match="task 'quadratic' cannot hold out a validation set"):
         offbeat.train("quadratic", "asgd", 2, budget="3updates", validation=0.1)
 
 

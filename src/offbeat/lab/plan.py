@@ -166,7 +166,7 @@ def hold_out(
     if validation is None and folds is None:
         return task
     if task.size is None or not hasattr(task, "hold_out"):
-        raise ConfigError(f"task {task.name!r} has no training set to hold a validation set out of")
+        raise ConfigError(f"task {task.name!r} cannot hold out a validation set: only models with a dataset can")
     labels = getattr(task, "labels", None)
     if folds is not None:
         out = holdout.folds(task.size, folds, seed, labels)[fold or 0]
