@@ -17,6 +17,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+import offbeat
 import resume_targets
 from harness import USABLE, Stop, build, cluster, mlp_task
 from offbeat.core.budget import Amount, Budget
@@ -297,6 +298,30 @@ def test_a_finished_run_is_shown_and_not_run_again(tmp_path, monkeypatch):
         patch.setattr(Sim, "run", lambda *_: pytest.fail("it ran again"))
         same(execute(plan, tmp_path / "run"), first)
     same(execute(plan, tmp_path / "run", again=True), first)
+
+
+def test_a_task_object_that_has_run_is_still_the_same_task(tmp_path, monkeypatch):
+    """What was found out about its randomness is in run.json, and not in the run's address."""
+    monkeypatch.chdir(tmp_path)
+    task = mlp_task(lambda: nn.Dropout(0.4), fingerprint="mine")
+    runs = [offbeat.train(task, ASGD(SGD), 2, budget="10updates", batch=8) for _ in range(2)]
+    assert runs[0].path == runs[1].path
+    assert runs[0].summary["wall_seconds"] == runs[1].summary["wall_seconds"]
+    assert json.loads((runs[0].path / "run.json").read_text())["task"]["randomness"] == "keyed"
+
+
+def test_different_quadratics_are_different_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tasks = [
+        Quadratic(3),
+        Quadratic(3),
+        Quadratic(3, curvature=2.0),
+        Quadratic(3, condition=2.0),
+        Quadratic(3, batch=2),
+    ]
+    paths = [offbeat.train(task, ASGD(SGD), 2, budget="5updates").path for task in tasks]
+    assert paths[0] == paths[1]
+    assert len(set(paths)) == 4
 
 
 # -- interruption ------------------------------------------------------------------------------------------------------

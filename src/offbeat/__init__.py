@@ -2,7 +2,7 @@
 
 import offbeat
 
-run = offbeat.train("digits", "asgd", offbeat.Cluster.parse(workers=8, delay="30ms@0"), budget="10epochs")
+run = offbeat.train("digits", "asgd", offbeat.Cluster.parse(workers=8, delay="30ms@0"), budget="20epochs")
 print(run.summary["accuracy"], run.summary["mean_staleness"], run.summary["virtual_seconds"])
 """
 

@@ -158,7 +158,7 @@ def _described(plan: Plan, task: Task) -> dict[str, Any]:
     optimizer["name"] = getattr(optimizer["name"], "__name__", str(optimizer["name"])).lower()
     own = solvers.hyper_parameters(type(plan.solver))
     return {
-        "task": {"name": task.name, "fingerprint": getattr(task, "fingerprint", None), **task.describe()},
+        "task": {"name": task.name, "fingerprint": getattr(task, "fingerprint", None), **_known_before(task)},
         "solver": {"name": plan.solver_name, **{k: repr(getattr(plan.solver, k, None)) for k in own}},
         "optimizer": {k: v if isinstance(v, str | int | float | bool) else repr(v) for k, v in optimizer.items()},
         "cluster": plan.cluster.to_dict(),
@@ -175,6 +175,11 @@ def _described(plan: Plan, task: Task) -> dict[str, Any]:
         "engine": plan.engine,
         "from": "python",
     }
+
+
+def _known_before(task: Task) -> dict[str, Any]:
+    """Its description without what is found out on the way: a task that has run is still the same task."""
+    return {k: v for k, v in task.describe().items() if k != "randomness"}
 
 
 def _address(plan: Plan, task: Task) -> str | None:

@@ -170,6 +170,7 @@ def _close(plan: Plan, engine: Engine, watch: Watch, folder: Folder | None, info
             _write_weights(folder, "best.safetensors", plan, watch.best)
         if hasattr(plan.task, "assess") and (scores := plan.task.assess(engine.point, engine.pool.map)):
             folder.write_json("evaluation.json", scores)
+        info = {**info, "task": plan.task.describe()}  # with what was found out on the way
         folder.write({**info, "status": status, "why": watch.why, "ended": _now(), "summary": summary})
         folder.tidy()
     return _result(plan, engine, watch, folder, {**info, "summary": summary}, status)

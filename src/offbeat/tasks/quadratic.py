@@ -56,4 +56,5 @@ class Quadratic:
         return float(0.5 * (self.h * x * x).sum())
 
     def describe(self) -> dict[str, Any]:
-        return {"task": self.name, "parameters": self.layout.size, "noise": self.noise}
+        spread = {"largest_curvature": float(self.h.max()), "smallest_curvature": float(self.h.min())}
+        return {"task": self.name, "parameters": self.layout.size, **spread, "noise": self.noise, "batch": self.batch}

@@ -1,0 +1,55 @@
+"""A sweep whose parent is killed goes on where it was, and ends as one that was not."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+GRID = """
+task = { name = "quadratic", noise = 1.0 }
+cluster = { workers = 3, compute = "exponential(10ms)" }
+budget = { updates = 2500 }
+evaluate = { every = "500updates" }
+
+[sweep]
+seeds = 2
+grid = { "solver.name" = ["sync", "asgd"], "optimizer.lr" = [0.01, 0.02] }
+"""
+
+
+def sweep(folder: Path, out: str) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-m", "offbeat", "sweep", "grid.toml", "--out", out, "--processes", "2", "--json"]
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, start_new_session=True)
+
+
+def done(folder: Path) -> int:
+    return len(list(folder.glob("cells/*/weights.safetensors")))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_sweep_killed_twice_has_the_table_of_one_that_was_not(tmp_path):
+    (tmp_path / "grid.toml").write_text(GRID)
+    assert sweep(tmp_path, "whole").wait(300) == 0
+    for least in (1, 4):
+        parent = sweep(tmp_path, "killed")
+        until = time.monotonic() + 200
+        while done(tmp_path / "killed") < least and parent.poll() is None:
+            assert time.monotonic() < until, "no cell was finished in time"
+            time.sleep(0.01)
+        os.kill(parent.pid, signal.SIGKILL)
+        parent.wait(30)
+    time.sleep(2.0)  # the workers see that their parent is gone
+    before = {p: p.stat().st_mtime_ns for p in (tmp_path / "killed").glob("cells/*/weights.safetensors")}
+    assert sweep(tmp_path, "killed").wait(300) == 0
+    assert all(p.stat().st_mtime_ns == t for p, t in before.items()), "what was done is not run again"
+    keys = ["solver.name", "optimizer.lr", "seed"]
+    tables = [pq.read_table(tmp_path / f / "results.parquet").to_pylist() for f in ("whole", "killed")]
+    found = [{tuple(r[k] for k in keys): (r["status"], r["params_sha256"]) for r in t} for t in tables]
+    assert found[0] == found[1]
+    assert len(found[0]) == 8
