@@ -26,6 +26,12 @@ def number(name: str, value: Any, least: float = 0.0, most: float = float("inf")
     return float(value)
 
 
+def flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigError(f"solver.{name} must be true or false, got {value!r}")
+    return value
+
+
 def choice(name: str, value: Any, known: tuple[str, ...]) -> str:
     if value not in known:
         raise unknown(f"solver.{name}", str(value), known)

@@ -66,10 +66,10 @@ class DanaSlim(WorkerMomentum):
     Hakimi et al. 2019 [reconstructed].
     """
 
+    name = "dana-slim"
     line = "DANA with the momentum on the workers: push g + mu v"
     paper = "-"
     cite = ("hakimi2019dana",)
 
     def __init__(self, opt: Factory, *, momentum: float = 0.9) -> None:
-        plain_sgd(opt, "dana-slim", "the momentum is already on the workers (solver.momentum)")
         super().__init__(opt, momentum=momentum, nesterov=True)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from offbeat.solvers.checks import number
+from offbeat.solvers.checks import flag, number
 from offbeat.solvers.optimizers import Factory
 from offbeat.solvers.parameter_server import Arrival, ParameterServer, Server
 
@@ -24,7 +24,7 @@ class DCASGD(ParameterServer):
 
     def __init__(self, opt: Factory, *, lam: float = 0.04, adaptive: bool = False, decay: float = 0.95) -> None:
         self.lam = number("lam", lam)
-        self.adaptive, self.decay = bool(adaptive), number("decay", decay, 0.0, 1.0, open_end=True)
+        self.adaptive, self.decay = flag("adaptive", adaptive), number("decay", decay, 0.0, 1.0, open_end=True)
         super().__init__(opt, correct=self._compensate if self.lam else None)
 
     def _compensate(self, s: Server, arrival: Arrival) -> tuple[Any, float]:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from offbeat.core.effects import AllReduce, Applied, Grad, Lock, SharedAdd, SharedRead, Stepped, Unlock
 from offbeat.core.seeds import generator
 from offbeat.core.solver import Round, World
-from offbeat.solvers.checks import choice, nobody_joins, whole
+from offbeat.solvers.checks import choice, flag, nobody_joins, whole
 from offbeat.solvers.easgd import Elastic
 from offbeat.solvers.local import Replica
 from offbeat.solvers.optimizers import Factory
@@ -43,7 +43,8 @@ class EAWild(Elastic):
     ) -> None:
         super().__init__(opt, alpha, rho, period)
         self.group, self.grouping = whole("group", group), choice("grouping", grouping, ("fixed", "random"))
-        self.locked, self.chunks, self.atomic = bool(locked), whole("chunks", chunks), bool(atomic)
+        self.locked, self.atomic = flag("locked", locked), flag("atomic", atomic)
+        self.chunks = whole("chunks", chunks)
 
     def replicas(self, world: World) -> int:
         return -(-world.workers // self.group)

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from offbeat.core.effects import Applied, Grad, Lock, SharedAdd, SharedRead, Stepped, Unlock
 from offbeat.core.solver import Round, Solver, World
-from offbeat.solvers.checks import additive, whole
+from offbeat.solvers.checks import additive, flag, whole
 from offbeat.solvers.optimizers import Factory
 from offbeat.solvers.parameter_server import clipped
 
@@ -45,7 +45,8 @@ class Hogwild(Solver):
 
     def __init__(self, opt: Factory, *, locked: bool = False, chunks: int = 8, atomic: bool = True) -> None:
         self.eta = additive(opt, "hogwild", "threads share no state but x, and only additions commute")
-        self.locked, self.chunks, self.atomic = bool(locked), whole("chunks", chunks), bool(atomic)
+        self.locked, self.atomic = flag("locked", locked), flag("atomic", atomic)
+        self.chunks = whole("chunks", chunks)
 
     def init_server(self, x0: Any, world: World) -> Shared:
         return Shared(x0)

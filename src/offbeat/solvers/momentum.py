@@ -4,70 +4,75 @@ With eta constant, `multi-asgd` and `worker-momentum` coincide; a single buffer 
 momentum that asynchrony itself brings (Mitliagkas et al. 2016).
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
-from offbeat.solvers.checks import number, plain_sgd
+from offbeat.solvers.checks import flag, number, plain_sgd
 from offbeat.solvers.optimizers import Factory
 from offbeat.solvers.parameter_server import Arrival, ParameterServer, Server
 
-_WHY = "the momentum is solver.momentum"
+
+class _Momentum(ParameterServer):
+    """What the three share: their hyper-parameters, and plain SGD beneath."""
+
+    name: ClassVar[str]
+
+    def __init__(self, opt: Factory, *, momentum: float = 0.9, nesterov: bool = False) -> None:
+        plain_sgd(opt, self.name, "the momentum is solver.momentum")
+        self.momentum, self.nesterov = number("momentum", momentum, 0.0, 1.0, open_end=True), flag("nesterov", nesterov)
+        super().__init__(opt, **self.slots())
+
+    def slots(self) -> dict[str, Any]:
+        return {"correct": self._accumulate}
+
+    def _accumulate(self, s: Server, arrival: Arrival) -> tuple[Any, float]:
+        raise NotImplementedError
+
+    def _advance(self, v: Any, g: Any) -> tuple[Any, Any]:
+        """v <- mu v + g (v = g at first), and the direction: v, or g + mu v for Nesterov; torch's bits."""
+        v = g if v is None else self.momentum * v + g
+        return v, torch.add(g, v, alpha=self.momentum) if self.nesterov else v
 
 
-class AsyncMomentum(ParameterServer):
+class AsyncMomentum(_Momentum):
     """One buffer on the server: v <- mu v + g; x <- x - eta v. Nesterov: x <- x - eta (g + mu v).
 
     The "Async MSGD" of wongpanich2020 and the momentum of lamour2023 (heavy-ball in its code, Nesterov in its text).
     On a quadratic of curvature h at constant staleness 1: stable for eta h < 1 - mu.
     """
 
+    name = "async-momentum"
     line = "ASGD with one momentum buffer on the server"
     paper = "wongpanich2020, lamour2023"
     cite = ("mitliagkas2016", "sutskever2013")
 
-    def __init__(self, opt: Factory, *, momentum: float = 0.9, nesterov: bool = False) -> None:
-        plain_sgd(opt, "async-momentum", _WHY)
-        self.momentum, self.nesterov = number("momentum", momentum, 0.0, 1.0, open_end=True), bool(nesterov)
-        super().__init__(opt, correct=self._accumulate)
-
     def _accumulate(self, s: Server, arrival: Arrival) -> tuple[Any, float]:
-        s.memory["v"], u = advance(s.memory.get("v"), arrival.gradient.value, self.momentum, self.nesterov)
+        s.memory["v"], u = self._advance(s.memory.get("v"), arrival.gradient.value)
         return u, 1.0
 
 
-class MultiASGD(ParameterServer):
+class MultiASGD(_Momentum):
     """One buffer a worker, on the server: v_i <- mu v_i + g; x <- x - eta v_i. Nesterov: x <- x - eta (g + mu v_i)."""
 
+    name = "multi-asgd"
     line = "ASGD with a momentum buffer for each worker, on the server"
     paper = "wongpanich2020"
     cite = ("hakimi2019dana",)
 
-    def __init__(self, opt: Factory, *, momentum: float = 0.9, nesterov: bool = False) -> None:
-        plain_sgd(opt, "multi-asgd", _WHY)
-        self.momentum, self.nesterov = number("momentum", momentum, 0.0, 1.0, open_end=True), bool(nesterov)
-        super().__init__(opt, correct=self._accumulate)
-
     def _accumulate(self, s: Server, arrival: Arrival) -> tuple[Any, float]:
         v, i = s.memory.setdefault("v", {}), arrival.worker
-        v[i], u = advance(v.get(i), arrival.gradient.value, self.momentum, self.nesterov)
+        v[i], u = self._advance(v.get(i), arrival.gradient.value)
         return u, 1.0
 
 
-class WorkerMomentum(ParameterServer):
+class WorkerMomentum(_Momentum):
     """The worker sends its own momentum: v <- mu v + g; push v (Nesterov: g + mu v); the server's step is plain."""
 
+    name = "worker-momentum"
     line = "ASGD where each worker pushes its own momentum"
     paper = "wongpanich2020"
     cite = ("lin2018dgc",)
 
-    def __init__(self, opt: Factory, *, momentum: float = 0.9, nesterov: bool = False) -> None:
-        plain_sgd(opt, "worker-momentum", _WHY)
-        self.momentum, self.nesterov = number("momentum", momentum, 0.0, 1.0, open_end=True), bool(nesterov)
-        super().__init__(opt, push=lambda v, g: advance(v, g, self.momentum, self.nesterov))
-
-
-def advance(v: Any, g: Any, mu: float, nesterov: bool) -> tuple[Any, Any]:
-    """v <- mu v + g (v = g at first), and the direction: v, or g + mu v for Nesterov. torch's semantics, and bits."""
-    v = g if v is None else mu * v + g
-    return v, torch.add(g, v, alpha=mu) if nesterov else v
+    def slots(self) -> dict[str, Any]:
+        return {"push": self._advance}

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from offbeat.core.effects import Applied, Cancel, Gradient, ServerEffect, Stepped
 from offbeat.core.reduction import weighted_mean
 from offbeat.solvers.backup import fresh
-from offbeat.solvers.checks import whole
+from offbeat.solvers.checks import flag, whole
 from offbeat.solvers.optimizers import Factory
 from offbeat.solvers.parameter_server import Arrival, Held, ParameterServer, Server, Worker
 
@@ -25,7 +25,7 @@ class Ringmaster(ParameterServer):
     cite = ("maranjyan2025ringmaster",)
 
     def __init__(self, opt: Factory, *, R: int = 8, stops: bool = False) -> None:
-        self.R, self.stops = whole("R", R), bool(stops)
+        self.R, self.stops = whole("R", R), flag("stops", stops)
         super().__init__(opt, gate=self._young)
 
     def _young(self, s: Server, arrival: Arrival) -> bool:
