@@ -32,6 +32,8 @@ SOLVER_COLOURS: Mapping[str, tuple[str, str]] = {
     "hogwild": OKABE_ITO[4],
     "dc-asgd": OKABE_ITO[7],
     "ssp": OKABE_ITO[5],
+    "backup": OKABE_ITO[7],
+    "dana-slim": OKABE_ITO[3],
 }
 
 ROLES: Mapping[str, tuple[str, str]] = {
