@@ -129,12 +129,18 @@ def test_a_rule_in_single_precision_is_told_so(nudge, tmp_path):
 def test_what_is_no_solver_is_refused_in_one_line(tmp_path):
     (tmp_path / "wrong.py").write_text("x = 1\nfrom offbeat.core.solver import Solver\nclass Half(Solver): pass\n")
     (tmp_path / "bang.py").write_text("1 / 0\n")
+    more = "from offbeat.solvers.asgd import ASGD\n"
+    more += "class Needy(ASGD):\n    def __init__(self, opt, *, alpha): super().__init__(opt)\n"
+    more += "class Free(ASGD):\n    def __init__(self): super().__init__(None)\n"
+    (tmp_path / "more.py").write_text(more)
     for name, words in [
         ("wrong:x", "must be a class derived from offbeat.core.solver.Solver, got 1"),
         ("wrong:Half", "lacks init_server, init_worker, parameters, round"),
         ("wrong:y", "unknown name in wrong 'y'"),
         ("nowhere:Y", "cannot be imported: No module named 'nowhere'"),
         ("bang:Y", "cannot be imported: ZeroDivisionError: division by zero"),
+        ("more:Needy", "solver 'more:Needy' needs solver.alpha, which has no default"),
+        ("more:Free", "solver 'more:Free' must take the optimizer's factory as its argument `opt`"),
         ("agsd", "unknown solver 'agsd' (did you mean 'asgd'?)"),
     ]:
         code, out, err = command(tmp_path, "check", name)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from importlib import import_module
-from inspect import signature
+from inspect import Parameter, signature
 from math import isfinite
 from typing import Any
 
@@ -82,6 +82,11 @@ def build(name: str, opt: Any, options: Mapping[str, Any]) -> Any:
     for key in options:
         if key not in own and key not in extra:
             raise unknown(f"hyper-parameter of solver {name!r}", key, [*own, *extra])
+    for key, default in own.items():
+        if default is Parameter.empty and key not in options:
+            raise ConfigError(f"solver {name!r} needs solver.{key}, which has no default")
+    if "opt" not in signature(kind).parameters:
+        raise ConfigError(f"solver {name!r} must take the optimizer's factory as its argument `opt`")
     made = kind(opt, **{k: v for k, v in options.items() if k in own})
     for key in extra:
         if key in options:
