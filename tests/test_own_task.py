@@ -147,6 +147,20 @@ def test_tensors_and_map_style_give_the_same_run():
     assert torch.equal(runs[0].params, runs[2].params)
 
 
+def test_parts_of_a_dataset_know_their_labels():
+    x = torch.randn(30, 5, generator=torch.Generator().manual_seed(1))
+    y = torch.arange(30) % 3
+    for whole in (torch.utils.data.TensorDataset(x, y), TorchvisionStyle(30)):
+        part, rest = torch.utils.data.random_split(whole, [20, 10], torch.Generator().manual_seed(2))
+        samples = as_samples(part, "train")
+        assert samples.labels.tolist() == y[part.indices].tolist()
+        inputs, targets = samples.batch(np.array([3, 0]))
+        assert targets.tolist() == [int(part[3][1]), int(part[0][1])]
+        if isinstance(whole, torch.utils.data.TensorDataset):
+            assert torch.equal(inputs, torch.stack([part[3][0], part[0][0]]))
+        assert len(as_samples(rest, "test")) == 10
+
+
 def test_labels_that_cannot_be_seen_are_asked_for_where_they_are_needed():
     data = TorchvisionStyle(with_targets=False)
     task = offbeat.task(lambda: nn.Sequential(nn.Flatten(), nn.Linear(784, 3)), F.cross_entropy, data)
@@ -160,6 +174,7 @@ def test_labels_that_cannot_be_seen_are_asked_for_where_they_are_needed():
     [
         (iter([1]), ConfigError, "train must be a pair of tensors or a map-style dataset"),
         ([], DataError, "the train set is empty"),
+        (torch.utils.data.Subset([1, 2], []), DataError, "the train set is empty"),
         ((torch.zeros(3, 2), torch.zeros(4)), DataError, "3 inputs but 4 targets"),
         ([(torch.zeros(2), 0, 1)] * 4, DataError, "a sample must be (input, target) or a dict .* got 3 values"),
         ([{"x": 1, "answer": 2}] * 4, DataError, "got a dict with x, answer"),

@@ -105,9 +105,11 @@ class Subset:
 
 
 def as_samples(data: Any, what: str) -> Samples:
-    """The samples of a pair of tensors, a TensorDataset, or any map-style dataset."""
+    """The samples of a pair of tensors, a TensorDataset, a torch Subset of one, or any map-style dataset."""
     if isinstance(data, torch.utils.data.TensorDataset):
         data = data.tensors
+    if type(data) is torch.utils.data.Subset and len(data):  # as random_split gives
+        return Subset(as_samples(data.dataset, what), np.asarray(data.indices, dtype=np.int64))
     if isinstance(data, tuple) and len(data) == 2 and all(isinstance(t, Tensor) for t in data):
         samples: Samples = TensorSamples(*data)
     elif isinstance(data, Samples):
