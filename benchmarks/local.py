@@ -47,7 +47,10 @@ def loop(net: torch.nn.Module, rank: int, seconds: float, counts: Any, gate: Any
             order, at = torch.randperm(len(x), generator=draws), 0
         batch, at = order[at : at + BATCH], at + BATCH
         optimizer.zero_grad()
-        F.cross_entropy(net(x[batch]), y[batch]).backward()
+        # As DataLoader and offbeat put batches together. With x[batch], one channel of pictures keeps strides that
+        # oneDNN takes for channels-last, and convolutions are a quarter faster: on both sides, or on none.
+        inputs, target = x.index_select(0, batch), y.index_select(0, batch)
+        F.cross_entropy(net(inputs), target).backward()
         optimizer.step()
 
     for _ in range(10):

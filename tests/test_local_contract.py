@@ -10,7 +10,9 @@ from offbeat.engines.cluster import Cluster
 from offbeat.engines.local import Cradle, Local, Options
 from offbeat.engines.sim import Sim
 from offbeat.lab.witness import Bowl
+from offbeat.solvers.optimizers import optimizer_factory
 from test_local import Until
+from trees import Tree
 
 ONE_OF_EACH = list({c.solver: c for c in CASES if c.workers > 1 or c.solver in ("plain", "constant-delay")}.values())
 """The last case of each solver: the one with most options."""
@@ -76,3 +78,21 @@ def test_where_order_does_not_matter_the_bits_are_the_simulator_s(cradle, case):
     assert sim.run(Until(sim, 10**9)) == "idle"
     assert engine.updates == sim.updates
     assert torch.equal(x, sim.point.x)
+
+
+def test_sums_within_groups_have_the_bits_of_the_simulator(cradle):
+    workers = 5  # a ragged last group, and slices of unequal length
+    factory = optimizer_factory("sgd", lr=0.05)
+    engine = Local(
+        Bowl(), Tree(factory), Cluster(workers=workers), feed(workers), seed=7, options=Options(quota=9), cradle=cradle
+    )
+    try:
+        assert engine.run(Until(engine, 10**9)) == "idle"
+        engine.finish()
+        xs = [engine.arena.published(i)[0] for i in range(workers)]
+    finally:
+        engine.close()
+    sim = Sim(Bowl(), Tree(factory), Cluster(workers=workers), feed(workers), seed=7, samples_per_worker=9)
+    sim.run(Until(sim, 10**9))
+    assert engine.updates == sim.updates == 9
+    assert all(torch.equal(x, sim.workers[0].state.x) for x in xs)

@@ -149,16 +149,8 @@ def _facts(s: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if s.get("loss") is not None:
         yield "loss", f"{s['loss']:.4g}"
     if s.get("target"):
-        reached = s.get("time_to_target")
-        yield (
-            "target",
-            f"{s['target']} "
-            + (
-                f"after {clock(reached)}{' (virtual)' if s['virtual_seconds'] is not None else ''}"
-                if reached is not None
-                else "missed"
-            ),
-        )
+        reached, which = s.get("time_to_target"), "" if s["virtual_seconds"] is None else " (virtual)"
+        yield "target", f"{s['target']} " + ("missed" if reached is None else f"after {clock(reached)}{which}")
     yield "work", f"{s['updates']:,} updates, {s['samples']:,} samples"
     if s.get("mean_staleness") is not None:
         yield "staleness", f"mean {s['mean_staleness']:.2f}, max {s['max_staleness']}"
