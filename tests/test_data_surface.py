@@ -61,6 +61,20 @@ def test_no_network(cache, refused):
     assert files_under(cache) == []
 
 
+def test_several_at_once_and_a_wrong_name_before_anything_is_fetched(cache, refused, capsys, monkeypatch, tmp_path):
+    write(tmp_path / "local", CONTENTS)
+    assert "'mnits' (did you mean 'mnist'?)" in refused("data", "get", "mnist", "mnits", "--from", tmp_path / "local")
+    assert not cache.exists()
+    monkeypatch.setattr(sys, "argv", ["offbeat", "data", "get", "digits", "mnist", "--from", str(tmp_path / "local")])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    assert not stop.value.code
+    out = capsys.readouterr().out
+    assert "digits comes with offbeat: nothing to get" in out
+    assert f"mnist: verified, in {cache / 'mnist'}" in out.replace("\n", "")
+    assert files_under(cache) == sorted(f"mnist/{name}" for name in IDX_NAMES)
+
+
 def test_a_truncated_file(cache, refused, tmp_path):
     name = IDX_NAMES[0]
     write(tmp_path / "local", CONTENTS | {name: CONTENTS[name][:-100]})

@@ -30,19 +30,21 @@ def data_list(as_json: JsonOpt = False) -> None:
 
 
 def data_get(
-    name: Annotated[str, typer.Argument(help="a dataset (see: offbeat data list)")],
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="datasets (see: offbeat data list)")],
     local: Annotated[Path | None, typer.Option("--from", help="a folder that has the files")] = None,
 ) -> None:
-    """Fetch a dataset, verify it and keep it in the cache."""
+    """Fetch datasets, verify them and keep them in the cache."""
     from offbeat.tasks.datasets import cache_dir, dataset
     from offbeat.tasks.fetch import fetch
 
-    if dataset(name).embedded:
-        print(f"{name} comes with offbeat: nothing to get")
-        return
-    with _download_progress() as progress:
-        folder = fetch(name, cache=cache_dir(), local=local, progress=progress)
-    print(f"{name}: verified, in {folder}")
+    rows = {name: dataset(name) for name in names}  # a wrong name is told before anything is fetched
+    for name, row in rows.items():
+        if row.embedded:
+            print(f"{name} comes with offbeat: nothing to get")
+            continue
+        with _download_progress() as progress:
+            folder = fetch(name, cache=cache_dir(), local=local, progress=progress)
+        print(f"{name}: verified, in {folder}")
 
 
 @contextmanager
