@@ -1,10 +1,15 @@
 """The page in a real browser: it opens from disk without errors or requests, draws and switches; names do nothing."""
 
+import json
+
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import browser
 from folders import evaluation, make
+from offbeat.report import delays, landscape
 from offbeat.report.build import build
 from offbeat.report.read import find
 
@@ -148,3 +153,31 @@ def test_a_trace_of_a_million_rows_opens_in_seconds(tab, tmp_path):
     tab.size(1280, 900)
     tab.open(path)
     assert tab.errors == []
+
+
+def test_landscapes_delays_and_sweeps_are_drawn(tab, tmp_path):
+    """A surface needs WebGL, a contour and a heat map do not; all must be there, in both themes."""
+    a, b = (v.ravel() for v in np.meshgrid(np.linspace(-1, 1, 9), np.linspace(-1, 1, 9)))
+    pq.write_table(pa.table({"a": a, "b": b, "loss": a * a + b * b + 0.01}), tmp_path / "grid.parquet")
+    path = {"run": [0, 0, 0], "samples": [0, 1, 2], "a": [0.9, 0.4, 0.0], "b": [-0.9, 0.1, 0.0], "distance": [0.0] * 3}
+    pq.write_table(
+        pa.table({**path, "loss_on_plane": [1.6, 0.2, 0.01], "loss": [1.7, 0.2, 0.01]}), tmp_path / "paths.parquet"
+    )
+    about = {"grid": 9, "directions": "pca", "explained": [0.7, 0.2], "solvers": ["asgd"], "seeds": [0]}
+    (tmp_path / "landscape.json").write_text(json.dumps({**about, "task": "digits", "parameters": 9}))
+    pages = {"landscape": landscape.page(landscape.read(tmp_path))}
+    pages["delays"] = delays.page({w: np.random.default_rng(0).poisson(w - 1, 500) for w in (4, 8)}, "asgd")
+    for w in (2, 4):
+        for lr in (0.1, 0.2):
+            status = "diverged" if (w, lr) == (4, 0.2) else "done"
+            make(tmp_path / "sweep" / f"{w}-{lr}", workers=w, lr=lr, status=status)
+    pages["sweep"] = build(find([tmp_path / "sweep"]))
+    drawn = {"landscape": (".gl-container canvas", ".contourlayer path"), "delays": (".scatterlayer path",)}
+    drawn["sweep"] = (".heatmaplayer image", ".scatterlayer path.point")
+    for dark in (False, True):
+        tab.size(1280, 900, dark=dark)
+        for name, page in pages.items():
+            tab.open(page.save(tmp_path / f"{name}.html"))
+            assert tab.errors == [], name
+            for what in drawn[name]:
+                assert tab.run(f"document.querySelectorAll('{what}').length") > 0, (name, what)

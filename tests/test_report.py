@@ -418,3 +418,15 @@ def test_a_sweeps_table_gives_small_multiples_over_a_third_key_and_lines_over_on
     assert (line.low, line.high) == (pytest.approx([0.62, 0.72]), pytest.approx([0.641, 0.741]))
     with pytest.raises(ConfigError, match="unknown key of these runs 'lrr'"):
         grids.heat_maps(grid, "lrr", "workers", "accuracy")
+
+
+def test_a_missing_browser_is_a_reason_to_skip_and_in_ci_a_failure(monkeypatch):
+    import browser
+
+    monkeypatch.setattr(browser, "CHROMIUM", None)
+    monkeypatch.delenv("OFFBEAT_REQUIRE_BROWSER", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="no chromium"):
+        browser.require()
+    monkeypatch.setenv("OFFBEAT_REQUIRE_BROWSER", "1")
+    with pytest.raises(pytest.fail.Exception, match="no chromium"):
+        browser.require()
