@@ -31,8 +31,9 @@ SOLVER_COLOURS: Mapping[str, tuple[str, str]] = {
     "easgd": OKABE_ITO[2],
     "hogwild": OKABE_ITO[4],
     "dc-asgd": OKABE_ITO[7],
-    "ssp": OKABE_ITO[5],
-    "backup": OKABE_ITO[7],
+    "ssp": OKABE_ITO[4],
+    "local-sgd": OKABE_ITO[6],
+    "backup": OKABE_ITO[5],
     "dana-slim": OKABE_ITO[3],
 }
 
