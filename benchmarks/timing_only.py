@@ -108,7 +108,7 @@ def main() -> int:
     missed = False
     print(f"{'workers':>8} {'loop':>8} {'offbeat':>12} {'SimPy':>11} {'ratio':>7} {'bound':>6}")
     for workers in (100, 3200):
-        updates = max(20_000, args.updates_per_worker * workers)
+        updates = max(50_000, args.updates_per_worker * workers)
         rates: dict[str, list[float]] = {"SimPy": [], **{name: [] for name in loops}}
         for _ in range(args.repeats):
             rates["SimPy"].append(rate(in_simpy, workers, updates))

@@ -97,6 +97,22 @@ def test_the_written_out_loop_ends_on_the_dot_too(machines, name, seconds):
     same(a, b)
 
 
+@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize(
+    "machines",
+    [
+        cluster(3, schedule=[(k * 0.1, k % 3) for k in range(1, 50)]),
+        cluster(4, compute="exponential(1s)", feeder="exponential(0.4s)", service="0.1s"),
+        cluster(4, compute="exponential(1s)", delay="1s@2", latency="0.2s", service="exponential(0.1s)"),
+    ],
+    ids=["scripted", "with a feeder", "over links"],
+)
+def test_the_written_out_loop_leaves_the_unusual_to_the_simulator(machines, name):
+    a, b = (simulated(kind, SOLVERS[name](), machines, updates=30) for kind in (Sim, Timing))
+    assert a.updates > 3
+    same(a, b)
+
+
 def check_slotted(machines, seed, updates, seconds):
     """False where the fast loop gives up."""
     found = slotted.run(machines, seed=seed, nbytes=100, batch=3, updates=updates, seconds=seconds)

@@ -177,9 +177,11 @@ def _one_by_one(
     serve, note, service = desk.who.append, desk.ends.append, desk.service
     free, queued, busy, stop = desk.free, desk.queued, desk.busy, desk.stop
     end = desk.ends[-1] if desk.ends else -inf
-    left = updates - len(desk.who)
-    while heap[0] < stop:
+    left, limit = updates - len(desk.who), stop[0]
+    while True:
         t, i = heap[0]
+        if t >= limit and (t, i) >= stop:
+            break
         if service is None:
             end = t
         else:
@@ -194,10 +196,11 @@ def _one_by_one(
         serve(i)
         note(end)
         # The reply, the gradient and the message, added up as the events would be.
-        heapreplace(heap, (end + link + nexts[i]() + link, i))
+        heapreplace(heap, (end + link + nexts[i]() + link if link else end + nexts[i](), i))
         left -= 1
-        if left == 0:
+        if not left:
             stop = min(stop, (end, i))
+            limit = stop[0]
     desk.queued, desk.busy, desk.stop = queued, busy, stop
     return True
 

@@ -60,6 +60,7 @@ class Timing(Sim):
         server, solver, rows = self.server, self.solver, self.rows
         assert self.service is not None
         service, ticks, deadline = self.service.next, _TICK, self.deadline
+        take, batch = self.feed.take, self.feed.batch
         said: Any
         while True:
             event = heappop(queue) if queue and queue[0] < heap[0] else heappop(heap)
@@ -149,7 +150,12 @@ class Timing(Sim):
                         w.round = solver.round(w.state)
                         effect = self._ask(w, None)
                     if type(effect) is Grad:
-                        self._compute_from_now(j, w, effect)
+                        source, draw = take(j)
+                        w.job = g = Pending(effect.at, effect.version, source, draw, now, batch)
+                        for extra in w.delays:
+                            g.delay += extra.next()
+                        self.sequence += 1
+                        heappush(heap, (now + (w.times.next() + g.delay), j, self.sequence, COMPUTED, g))
                     else:
                         self._follow(j, w, effect)
             elif code < 0:
@@ -167,14 +173,15 @@ class Timing(Sim):
     def _compute_from_now(self, i: int, w: WorkerSlot, effect: Grad) -> None:
         source, draw = self.feed.take(i)
         g = Pending(effect.at, effect.version, source, draw, self.now, self.feed.batch)
-        takes = w.times.next()
-        if w.delays:
+        if self._scripts is None:
             for delay in w.delays:
                 g.delay += delay.next()
-            takes += g.delay
+            due = self.now + (w.times.next() + g.delay)
+        else:
+            due = self._scripted(i, w)
         w.job = g  # type: ignore[assignment]  # it is its own job
-        self.sequence += 1
-        heappush(self.heap, (self.now + takes, i, self.sequence, COMPUTED, g))
+        if due < inf:
+            self.push(due, i, COMPUTED, g)
 
     def _on_computed(self, i: int, job: Any) -> None:
         w: Any = self.workers[i]
