@@ -25,7 +25,8 @@ def _solvers() -> list[dict[str, Any]]:
         options = ", ".join(f"{k}={v}" for k, v in hyper_parameters(kind).items()) or "-"
         engines = [e for e, made in (("sim", Sim), ("local", Local)) if kind.asks <= made.asks]
         engines += ["threads"] if name in IN_PLACE else []
-        runs_on = {"paper": kind.paper, "engines": ", ".join(engines)}
+        paper = kind.paper if kind.paper != "-" else ", ".join(getattr(kind, "cite", ())) or "-"
+        runs_on = {"paper": paper, "engines": ", ".join(engines)}
         rows.append({"name": name, "what": kind.line, **runs_on, "options": options})
     return rows
 
