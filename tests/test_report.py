@@ -430,3 +430,11 @@ def test_a_missing_browser_is_a_reason_to_skip_and_in_ci_a_failure(monkeypatch):
     monkeypatch.setenv("OFFBEAT_REQUIRE_BROWSER", "1")
     with pytest.raises(pytest.fail.Exception, match="no chromium"):
         browser.require()
+
+
+def test_a_thousand_workers_still_make_a_small_page(tmp_path):
+    run = RunFiles.open(make(tmp_path / "a", workers=1000, gradients=20_000))
+    page = single.page(run)
+    assert len(page._data()) < 1_500_000
+    (shares,) = [c for c in page.charts if c.key == "breakdown"]
+    assert [n.partition(":")[0] for n in shares.views[""].y.categories] == ["least busy", "median", "busiest"]

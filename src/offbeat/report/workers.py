@@ -17,7 +17,7 @@ from offbeat.report.style import OKABE_ITO
 
 KINDS = ("computing", "delayed", "communicating", "waiting")
 _MOST_SPANS, _MOST_EACH = 1200, 40
-_MOST_LANES = 24
+_MOST_LANES, _MOST_ROWS = 24, 128
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def _busy(run: RunFiles, bins: int = 120) -> Figure:
     """The share of each moment that each worker computed."""
     trace = own(run)
     worker, started, computed = np.asarray(trace["worker"]), column(trace, "started"), column(trace, "computed")
-    count = int(worker.max()) + 1
+    count = min(int(worker.max()) + 1, _MOST_ROWS)
     end = run.trace_end or 1.0
     width = end / bins
     # Seconds computed until each edge, as a running sum over sorted intervals: no loop over gradients.
@@ -183,6 +183,10 @@ def breakdown(run: RunFiles) -> Chart | None:
     if not shares:
         return None
     names = [f"worker {i}" for i in range(len(shares))]
+    if len(shares) > _MOST_ROWS:  # a crowd: the least, the middle and the most busy stand for it
+        ranked = sorted(range(len(shares)), key=lambda i: shares[i]["computing"] / (shares[i]["present"] or 1.0))
+        chosen = {"least busy": ranked[0], "median": ranked[len(ranked) // 2], "busiest": ranked[-1]}
+        names, shares = [f"{what}: worker {i}" for what, i in chosen.items()], [shares[i] for i in chosen.values()]
     marks = []
     for kind in KINDS:
         spent = np.array([w.get(kind, 0.0) / w["present"] if w.get("present") else 0.0 for w in shares])
