@@ -142,21 +142,17 @@ class Local:
                 continue
             kind, *details = message
             if kind == "tick":
-                self._mirror(details)
                 if watcher.tick():
                     return self._stop("watcher")
             elif kind == "mark":
-                self._mirror(details)
                 if watcher.mark() or watcher.tick():
                     return self._stop("watcher")
                 self._go()
             elif kind == "loss":
-                self._mirror(details[1:])
                 if watcher.suspicious(details[0]):
                     return self._stop("watcher")
                 self._go()
             elif kind == "deadline":
-                self._mirror(details)
                 self.now = self.deadline
                 return self._stop("seconds")
             elif kind in ("lost", "left"):
@@ -188,7 +184,7 @@ class Local:
 
     def finish(self) -> None:
         """Closes the books: one row for every gradient still in flight."""
-        self._mirror(self._request("finish", "finished"), clock=False)
+        self._request("finish", "finished")
         for i in self._alive:
             self._present[i] += self.now - self._arrived[i]
             self._arrived[i] = self.now
@@ -222,17 +218,19 @@ class Local:
         """Where the seconds of each worker went; waiting is what is left."""
         out = []
         for i in range(self.cluster.workers):
-            present = self._present[i] + (self.now - self._arrived[i] if i in self._alive else 0.0)
+            present = self._presence(i)
             spent = {n: float(getattr(self.arena, n)[i]) for n in ("computing", "delayed", "communicating")}
             if self.arena.job[i]:
                 spent["computing"] += max(0.0, self.now - float(self.arena.job_started[i]))
             out.append({"present": present, **spent, "waiting": max(0.0, present - sum(spent.values()))})
         return out
 
+    def _presence(self, i: int) -> float:
+        return self._present[i] + (self.now - self._arrived[i] if i in self._alive else 0.0)
+
     def save(self, tensors: dict[str, Any]) -> Any:
         """The server's state and the counts; workers begin anew from it."""
-        tree, blob, *news = self._request("save", "saved")
-        self._mirror(news)
+        tree, blob = self._request("save", "saved")
         counters = {n: getattr(self, n) for n in ("updates", "samples", "samples_applied", "bytes", "queued", "served")}
         self._saved = (tree, blob, counters, self.now)
         from safetensors.torch import load
@@ -240,6 +238,7 @@ class Local:
         tensors.update({f"server.{name}": t for name, t in load(blob).items()})
         accounts = {n: getattr(self.arena, n).tolist() for n in _KEPT}
         kept = {"server": tree, "counters": counters, "now": self.now, "accounts": accounts, "lives": self._lives}
+        kept |= {"loss_limit": self.loss_limit, "presence": [self._presence(i) for i in range(len(self._lives))]}
         return {**kept, "incidents": self.incidents, "lost_updates": self.lost_updates}
 
     def restore(self, encoded: Any, tensors: Mapping[str, Any]) -> None:
@@ -250,6 +249,7 @@ class Local:
         self._saved = (encoded["server"], save(own), encoded["counters"], encoded["now"])
         self.now, self._lives = encoded["now"], encoded["lives"]
         self.incidents, self.lost_updates = encoded["incidents"], encoded["lost_updates"]
+        self.loss_limit, self._present = encoded["loss_limit"], encoded["presence"]
         for name, value in encoded["counters"].items():
             setattr(self, name, value)
         for name, values in encoded["accounts"].items():
@@ -374,11 +374,19 @@ class Local:
     def _next(self, timeout_seconds: float) -> tuple[Any, ...] | None:
         if self._inbox:
             return self._inbox.popleft()
-        assert self._server is not None
         try:
-            return self._server.receive(timeout_seconds)
+            return self._receive(timeout_seconds)
         except Closed:
             return ("closed",)
+
+    def _receive(self, timeout_seconds: float) -> tuple[Any, ...] | None:
+        """The server's next message. What is new in its books is taken over at once, so that it stays in order."""
+        assert self._server is not None
+        message = self._server.receive(timeout_seconds)
+        if message is None or message[0] not in _NEWS:
+            return message
+        self._mirror(message[-4:], clock=message[0] != "finished")
+        return message[:-4]
 
     def _request(self, question: str, answer: str) -> tuple[Any, ...]:
         """Asks the server; what else it says meanwhile is kept for later."""
@@ -386,7 +394,7 @@ class Local:
         try:
             self._server.send((question,))
             while True:
-                message = self._server.receive(self.options.patience_seconds)
+                message = self._receive(self.options.patience_seconds)
                 if message is None:
                     raise LocalError(f"the server did not answer within {self.options.patience_seconds:.0f} s")
                 if message[0] == answer:
@@ -401,7 +409,7 @@ class Local:
             self._server.send(("go", self.next_samples, self.next_updates, self.deadline, self.loss_limit))
 
     def _stop(self, why: str) -> str:
-        self._mirror(self._request("stop", "stopped"))
+        self._request("stop", "stopped")
         return why
 
     def _mirror(self, news: Any, clock: bool = True) -> None:
@@ -416,6 +424,7 @@ class Local:
         self.journal.extend((time, what, worker, number) for time, what, worker, number in journal)
 
 
+_NEWS = ("tick", "mark", "loss", "deadline", "stopped", "saved", "finished")  # with news at their end
 _KEPT = ("draws", "samples", "computing", "delayed", "communicating", "locked")
 
 
