@@ -78,7 +78,7 @@ def test_the_lock_of_a_dead_worker_is_free(cradle):
 
 
 def test_a_worker_that_hangs_is_named_and_ended(cradle):
-    options = Options(patience_seconds=2.0, on_loss="leave out", faults=(Fault("hang", 2, worker=1),))
+    options = Options(patience_seconds=5.0, on_loss="leave out", faults=(Fault("hang", 2, worker=1),))
     engine = run(cradle, solver("ssp", s=1, lr=0.1), workers=2, updates=40, options=options)
     assert engine.updates == 40
     assert "worker 1 was silent" in engine.incidents[0]
@@ -142,7 +142,7 @@ def test_without_a_checkpoint_a_killed_server_begins_anew(quadratic):
 
 
 def test_a_server_that_hangs_is_replaced(quadratic):
-    real = quadratic(faults=(Fault("hang", 50, worker=None),), updates=100, patience="2s")
+    real = quadratic(faults=(Fault("hang", 50, worker=None),), updates=100, patience="5s")
     assert real.summary["updates"] == 100
     assert "the server did not answer" in real.summary["incidents"][0]
 
