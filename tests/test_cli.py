@@ -119,6 +119,12 @@ def test_divergence_has_its_own_exit_code_and_names_the_cause(offbeat):
         (["run", "quadratic", "--workers", "many"], ["--workers"]),
         (["run", "quadratic", "--batch", "0"], ["batch", "0"]),
         (["run", "quadratic", "--seed", "-1"], ["seed", "-1"]),
+        (["run", "quadratic", "--workers", "two"], ["--workers", "'two'"]),
+        (["run", "quadratic", "--workers", "99999999999"], ["workers", "at most 1,000,000"]),
+        (["run", "quadratic", "--set", "optimizer.lr=true"], ["optimizer.lr", "number", "True"]),
+        (["run", "quadratic", "--set", "data.batch=true"], ["data.batch", "number", "True"]),
+        (["run", "quadratic", "--set", "optimizer.momentum=abc"], ["optimizer.momentum", "number", "'abc'"]),
+        (["run", "quadratic", "--set", "optimizer.nesterov=yes"], ["optimizer.nesterov", "true or false", "'yes'"]),
         (["run", "quadratic", "--pool", "-1"], ["--pool", "-1"]),
         (["run", "quadratic", "--set", "optimizer.lr=0"], ["lr", "positive"]),
         (["run", "quadratic", "--set", "optimizer.lr=-1"], ["lr", "positive"]),
@@ -149,6 +155,7 @@ def test_divergence_has_its_own_exit_code_and_names_the_cause(offbeat):
         (["compare", "quadratic", "--solvers", "plain,snyc"], ["'snyc'", "'sync'"]),
         (["compare", "quadratic", "--seeds", "0"], ["--seeds"]),
         (["compare", "quadratic", "--target", "accuracy"], ["accuracy=0.98"]),
+        (["compare", "quadratic", "--out", "/proc/nowhere"], ["/proc/nowhere"]),
         (["sweep", "nothing.toml"], ["nothing.toml"]),
         (["list", "solver"], ["'solver'", "solvers"]),
         (["data", "get", "mnits"], ["'mnits'", "'mnist'"]),
@@ -166,7 +173,8 @@ def test_bad_files_get_one_clear_line(offbeat, tmp_path):
     (tmp_path / "folder/run.json").write_text("{")
     refused(offbeat("show", "folder"), "run.json")
     (tmp_path / "folder/run.json").write_text('{"format": 99, "status": "done", "config": {}}')
-    refused(offbeat("resume", "folder"), "newer offbeat", "99")
+    for command in (["resume"], ["show"], ["report"], ["diff", "folder"], ["runs", "list"]):
+        refused(offbeat(*command, "folder"), "newer offbeat", "99")
 
 
 def test_a_task_of_ones_own_from_the_command_line(offbeat, tmp_path, monkeypatch):

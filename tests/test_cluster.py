@@ -175,6 +175,7 @@ REFUSED = [
     ({"workers": 0}, "workers must be a whole number from 1, got 0"),
     ({"workers": 1.5}, "workers must be a whole number from 1, got 1.5"),
     ({"workers": "8"}, "workers must be a whole number from 1, got '8'"),
+    ({"workers": 10**11}, "workers must be at most 1,000,000, got 100,000,000,000"),
     ({"workers": True}, "workers must be a whole number from 1, got True"),
     ({"workers": 8, "delay": "30ms@9"}, "delay names worker 9, but there are 8 workers: 0-7"),
     ({"workers": 8, "compute": ["10ms", "30ms@2-8"]}, "compute names worker 8, but there are 8 workers: 0-7"),

@@ -47,35 +47,46 @@ def run_progress(label: str, *, quiet: bool = False) -> Iterator["Callable[[Watc
         yield None
         return
     err = console(stderr=True)
-    started = time.monotonic()
-    first: list[int] = []
+    first: list[tuple[float, int, float]] = []  # when computing began, and at how much: a resumed run has some already
+
+    def seen(watch: "Watch") -> None:
+        if not first:
+            first.append((time.monotonic(), watch.engine.samples, watch.share))
 
     def note(watch: "Watch") -> str:
         engine = watch.engine
-        first[:] = first or [engine.samples]
-        rate = (engine.samples - first[0]) / max(time.monotonic() - started, 1e-9)
+        done = engine.samples - first[0][1]
         unit = getattr(watch.plan.task, "unit", "samples")
+        rate = f"{done / max(time.monotonic() - first[0][0], 1e-9):,.0f} {unit}/s  " if done else ""
         last = watch.metrics[-1] if watch.metrics else {}
         shown = "accuracy" if last.get("accuracy") is not None else "loss"
         value = last.get(shown)
         score = "" if value is None else f"  {shown} {value:.4g}"
-        return f"{rate:,.0f} {unit}/s  {engine.clock} {clock(engine.now)}{score}"
+        return f"{rate}{engine.clock} {clock(engine.now)}{score}"
 
     if not err.is_terminal:
         last_line = time.monotonic()
 
         def line(watch: "Watch") -> None:
             nonlocal last_line
-            if time.monotonic() - last_line >= _PLAIN_EVERY:
-                last_line = time.monotonic()
-                left = (last_line - started) * (1 - watch.share) / max(watch.share, 1e-9)
-                print(f"{label} {watch.share:4.0%}  {note(watch)}  {clock(left)} left", file=sys.stderr, flush=True)
+            seen(watch)
+            if (now := time.monotonic()) - last_line >= _PLAIN_EVERY:
+                last_line = now
+                began, _, share = first[0]
+                gained = watch.share - share
+                left = f"  {clock((now - began) * (1 - watch.share) / gained)} left" if gained > 0 else ""
+                print(f"{label} {watch.share:4.0%}  {note(watch)}{left}", file=sys.stderr, flush=True)
 
         yield line
         return
     with _bar(err) as bar:
         task = bar.add_task(label, total=1.0, note="")
-        yield lambda watch: bar.update(task, completed=watch.share, note=note(watch))
+
+        def update(watch: "Watch") -> None:
+            seen(watch)
+            bar.update(task, completed=watch.share, note=note(watch))
+
+        yield update
 
 
 @contextmanager

@@ -2,9 +2,10 @@
 
 import os
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from offbeat.cli import (
     check,
@@ -24,7 +25,23 @@ from offbeat.cli import (
 from offbeat.cli.output import EXIT
 from offbeat.core.errors import OffbeatError
 
+
+class _InterruptedError(OffbeatError):
+    exit_code = EXIT["interrupted"]
+
+
+class _Commands(TyperGroup):
+    """Says so when Ctrl-C ends a command that has nothing to add itself; typer would end without a word."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise _InterruptedError("interrupted") from None
+
+
 app = typer.Typer(
+    cls=_Commands,
     help="Training out of sync, on purpose.",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -71,12 +88,18 @@ def _one_line(message: object) -> str:
     return " ".join(str(message).split())
 
 
+def _got(e: Exception) -> str:
+    """What could not be read as a number, which typer knows but does not say."""
+    errors = getattr(e.__cause__, "errors", None)
+    return f", got {errors()[0]['input']!r}" if errors is not None else ""
+
+
 def main() -> NoReturn:
     """Errors in one line on stderr, exit code 2 for bad input, no tracebacks for what people do wrong."""
     if os.getcwd() not in sys.path and "" not in sys.path:
         sys.path.insert(0, os.getcwd())  # package.module:Name is looked for where one stands
     try:
-        code = app(standalone_mode=False)
+        code = app(standalone_mode=False, prog_name="offbeat")
     except OffbeatError as e:
         print(f"offbeat: {_one_line(e)}", file=sys.stderr)
         code = e.exit_code
@@ -88,7 +111,7 @@ def main() -> NoReturn:
         code = 1
     except Exception as e:
         if hasattr(e, "format_message"):  # typer's own complaints about arguments
-            print(f"offbeat: {_one_line(e.format_message())}", file=sys.stderr)
+            print(f"offbeat: {_one_line(e.format_message())}{_got(e)}", file=sys.stderr)
             code = 2
         elif type(e).__name__ in ("Abort", "Exit"):
             code = getattr(e, "exit_code", 1)

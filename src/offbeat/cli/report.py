@@ -21,6 +21,7 @@ def report(
     metric: Annotated[str | None, typer.Option(help="what is drawn over them (default: accuracy or loss)")] = None,
 ) -> None:
     """A page about one run, or about several compared: interactive, one file, no network."""
+    from offbeat.core.budget import Target
     from offbeat.report.build import build
     from offbeat.report.grids import of_results
     from offbeat.report.read import find
@@ -31,6 +32,10 @@ def report(
     keys = [k.strip() for k in (over or "").split(",") if k.strip()]
     if len(keys) > 3:
         raise ConfigError(f"--over takes one to three keys, got {over!r}")
+    if target is not None:
+        Target.parse(target)  # its own error says what is allowed
+    if len(runs) == 1 and (keys or metric):
+        raise ConfigError("--over and --metric are for several runs, got one")
     results = Path(folders[0]) / "results.parquet"  # a sweep's own table has its keys, and cells that failed
     grid = of_results(results) if len(folders) == 1 and results.exists() else None
     page = build(runs, target=target, title=title, grid=grid, over=keys, metric=metric)

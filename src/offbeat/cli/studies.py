@@ -84,7 +84,7 @@ def run_comparison(
     from offbeat.core.budget import Target
     from offbeat.lab.cells import run_cells
     from offbeat.lab.compare import plan_comparison, summarise
-    from offbeat.lab.sweep import collect_done, rows, write_results
+    from offbeat.lab.sweep import collect_done, make_folder, rows, write_results
     from offbeat.report import comparison
     from offbeat.report.build import build
     from offbeat.report.read import RunFiles
@@ -95,6 +95,7 @@ def run_comparison(
     sweep = plan_comparison(values, solvers, seeds, folder, own)
     if values.get("engine", "sim") != "sim":
         processes = 1  # each run has the machine to itself, or its times would mean nothing
+    make_folder(sweep)
     collect_done(sweep)
     with terminal.cells_progress("comparing", sweep.cells, quiet=as_json) as changed:
         finished = run_cells(sweep.cells, side_by_side(processes), on_change=changed)
@@ -182,7 +183,7 @@ def sweep(
     """A grid over any keys, times seeds. Started again it skips what is done and resumes what is not."""
     from offbeat import terminal
     from offbeat.lab.config import parse_setting
-    from offbeat.lab.sweep import collect_done, read_sweep, rows, run_sweep
+    from offbeat.lab.sweep import collect_done, make_folder, read_sweep, rows, run_sweep
 
     changes = dict(parse_setting(text) for text in settings or ())
     if engine is not None:
@@ -196,6 +197,7 @@ def sweep(
 
         print_estimate(estimate_sweep(found, done, count), as_json)
         return
+    make_folder(found)
     with terminal.cells_progress(f"sweep {file.stem}", found.cells, quiet=as_json) as changed:
         finished = run_sweep(found, count, on_change=changed)
     table = rows(found)

@@ -23,6 +23,7 @@ EventKind = Literal["join", "lose"]
 AllReduceKind = Literal["ring", "hierarchical"]
 
 UNLIMITED = "unlimited"  # JSON has no infinity
+MOST_WORKERS = 1_000_000  # a slip of the finger should not fill the memory
 
 _EVENT = re.compile(r"\s*(\S+)\s+([0-9]{1,18})\s+at\s+(\S.*)")
 _ALLREDUCE = re.compile(r"\s*(\w+)\s*(?:\(\s*([0-9]{1,18})\s*\))?\s*")
@@ -30,6 +31,13 @@ _ALLREDUCE = re.compile(r"\s*(\w+)\s*(?:\(\s*([0-9]{1,18})\s*\))?\s*")
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _check_workers(workers: Any) -> None:
+    if not _is_count(workers) or workers < 1:
+        raise ConfigError(f"workers must be a whole number from 1, got {shown(workers)}")
+    if workers > MOST_WORKERS:
+        raise ConfigError(f"workers must be at most {MOST_WORKERS:,}, got {workers:,}")
 
 
 def _is_count(value: object) -> bool:
@@ -188,8 +196,7 @@ class Cluster:
     schedule: tuple[tuple[float, int], ...] | None = None
 
     def __post_init__(self) -> None:
-        if not _is_count(self.workers) or self.workers < 1:
-            raise ConfigError(f"workers must be a whole number from 1, got {shown(self.workers)}")
+        _check_workers(self.workers)
         object.__setattr__(self, "compute", self._checked_times(self.compute, "compute"))
         object.__setattr__(self, "delay", self._checked_times(self.delay, "delay"))
         if all(entry.workers is not None for entry in self.compute):
@@ -272,8 +279,7 @@ class Cluster:
             if name not in known:
                 raise unknown("cluster setting", name, known)
         num_workers = values.get("workers", 1)
-        if not _is_count(num_workers) or num_workers < 1:
-            raise ConfigError(f"workers must be a whole number from 1, got {shown(num_workers)}")
+        _check_workers(num_workers)
         for name in ("compute", "delay"):
             if name in values:
                 values[name] = tuple(PerWorker.parse(value, num_workers, name) for value in _one_or_more(values[name]))

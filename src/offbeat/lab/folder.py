@@ -26,9 +26,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from offbeat.core.errors import StoreError
+from offbeat.core.format import FORMAT, check_format
 from offbeat.core.trace import Row
 
-FORMAT = 1
 _TYPES: Mapping[str, pa.DataType] = {
     "time": pa.float64(),
     "worker": pa.int32(),
@@ -158,12 +158,9 @@ class Folder:
             raise StoreError(f"cannot read {self.path / 'run.json'}: {e.strerror}") from None
         except ValueError:
             raise StoreError(f"{self.path / 'run.json'} is damaged: it is not JSON") from None
-        if not isinstance(info, dict) or not isinstance(info.get("format"), int):
+        if not isinstance(info, dict):
             raise StoreError(f"{self.path / 'run.json'} is not a run's description")
-        if info["format"] > FORMAT:
-            raise StoreError(
-                f"{self.path} was written by a newer offbeat (format {info['format']}, this one reads up to {FORMAT})"
-            )
+        check_format(self.path, info.get("format"))
         return info
 
     def write(self, info: Mapping[str, Any]) -> None:

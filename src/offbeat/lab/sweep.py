@@ -96,6 +96,14 @@ def _seeds(value: Any) -> list[int]:
     raise ConfigError(f"sweep.seeds must be a number of seeds or a list of them, got {value!r}")
 
 
+def make_folder(sweep: Sweep) -> None:
+    """Before anything is computed: a folder that cannot be written is bad input, not a failure of every cell."""
+    try:
+        sweep.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise StoreError(f"cannot write to {sweep.folder}: {e.strerror}") from None
+
+
 def collect_done(sweep: Sweep) -> int:
     """Takes the outcomes of cells that are finished already; how many there were."""
     from offbeat.lab.folder import Folder

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from offbeat.core.errors import StoreError
+from offbeat.core.format import check_format
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class RunFiles:
             raise StoreError(f"{path / 'run.json'} cannot be read: {e}") from None
         if not isinstance(info, dict) or not isinstance(info.get("config"), dict):
             raise StoreError(f"{path / 'run.json'} is not a run's description")
+        check_format(path, info.get("format"))
         return cls(path, info)
 
     @property

@@ -52,10 +52,14 @@ def optimizer_factory(name: str, **options: Any) -> Factory:
     lr = options.get("lr")
     if lr is not None and not (isinstance(lr, int | float) and 0 < lr < float("inf")):
         raise ConfigError(f"optimizer.lr must be a positive, finite number, got {lr!r}")
-    known = [n for n in inspect.signature(kind).parameters if n != "params"]
-    for option in options:
+    known = {n: p.default for n, p in inspect.signature(kind).parameters.items() if n != "params"}
+    for option, value in options.items():
         if option not in known:
             raise unknown(f"option of optimizer {name!r}", option, known)
+        if isinstance(known[option], bool) and not isinstance(value, bool):
+            raise ConfigError(f"optimizer.{option} must be true or false, got {value!r}")
+        if type(known[option]) in (int, float) and isinstance(value, bool | str | list | dict):
+            raise ConfigError(f"optimizer.{option} must be a number, got {value!r}")
     try:
         kind([torch.zeros(2, 2, requires_grad=True)], **options)
     except (TypeError, ValueError, RuntimeError) as e:
