@@ -350,6 +350,7 @@ def test_an_interrupted_run_says_so_and_goes_on_with_the_same_bits(name, number,
         assert stopped.status == "interrupted"
         info = json.loads((tmp_path / "run" / "run.json").read_text())
         assert info["status"] == info["summary"]["status"] == "interrupted"
+        assert stopped.summary["updates"] == info["summary"]["updates"] >= at  # not what an earlier stop said
     same(execute(plan, tmp_path / "run"), whole)
     assert [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)] == before
 

@@ -137,7 +137,9 @@ def _close(plan: Plan, engine: Engine, watch: Watch, folder: Folder | None, info
         status = "interrupted"
         if folder is not None:
             watch.checkpoint()
-            folder.write({**info, "status": status, "why": watch.why, "summary": _summary(plan, engine, watch, status)})
+        info = {**info, "status": status, "why": watch.why, "summary": _summary(plan, engine, watch, status)}
+        if folder is not None:
+            folder.write(info)
         return _result(plan, engine, watch, folder, info, status)
     status = "done"
     if ended == "seconds":
