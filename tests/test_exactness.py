@@ -19,7 +19,7 @@ import offbeat
 from harness import USABLE, Stop, build, cluster, mlp_task, optimizer_options, points, simulate
 from offbeat.core.feed import Feed
 from offbeat.core.permutation import Permutation
-from offbeat.core.seeds import Draws, generator, key64
+from offbeat.core.seeds import BLOCK, Draws, generator, key64
 from offbeat.solvers import SOLVERS
 from offbeat.solvers.asgd import ASGD
 from offbeat.solvers.optimizers import optimizer_factory
@@ -447,11 +447,11 @@ def test_random_numbers_are_a_function_of_their_position():
 
     one = Draws(sample, seed=3, stream="compute", source=2)
     values = [one.next() for _ in range(600)]
-    for position in (0, 1, 255, 256, 257, 511, 599):
+    for position in (0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 599):
         at = Draws(sample, seed=3, stream="compute", source=2, position=position)
         assert at.next() == values[position]
-    first = generator(3, "compute", 2, 0).exponential(1.0, 256)
-    assert values[:256] == first.tolist()
+    first = generator(3, "compute", 2, 0).exponential(1.0, BLOCK)
+    assert values[:BLOCK] == first.tolist()
     assert len(set(values)) == 600
     keys = {key64(s, stream, i, k) for s in range(3) for stream in "ab" for i in range(5) for k in range(50)}
     assert len(keys) == 3 * 2 * 5 * 50

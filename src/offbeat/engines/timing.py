@@ -56,119 +56,135 @@ class Timing(Sim):
             heap[:] = sorted(event for event in heap + queue if event[3] >= 0)
 
     def _loop(self, watcher: Watcher, heap: list[Any], queue: list[Any]) -> str:
+        """The counters are local while nobody else looks at them: `_lend` puts them where others do, `_take` back."""
         workers: list[Any] = self.workers  # whose jobs are gradients here
-        server, solver, rows = self.server, self.solver, self.rows
+        server, on_call, new_round, note = self.server, self.solver.on_call, self.solver.round, self.rows.append
         assert self.service is not None
         service, ticks, deadline = self.service.next, _TICK, self.deadline
         take, batch = self.feed.take, self.feed.batch
+        free, queued, served, sequence, nbytes, samples, applied, updates, enough, many = self._take()
         said: Any
         while True:
             event = heappop(queue) if queue and queue[0] < heap[0] else heappop(heap)
             now, i, _, code, data = event
             if now > deadline:
                 heappush(heap, event)
-                self.now = deadline
+                self._lend(deadline, free, queued, served, sequence, nbytes, samples, applied, updates)
                 return "seconds"
-            self.now = now
             if code == COMPUTED:
                 w = workers[i]
                 if w.job is not data:
                     continue  # cancelled, or its worker was lost
-                w.job, w.gradient, data.computed, data.work = None, data, now, self.samples
+                w.job, data.computed, data.work = None, now, samples
                 w.samples += data.samples
                 spent = now - data.started
-                delay = data.delay if data.delay < spent else spent
-                w.delayed += delay
-                w.computing += spent - delay
+                if data.delay:
+                    delay = data.delay if data.delay < spent else spent
+                    w.delayed += delay
+                    spent -= delay
+                w.computing += spent
+                w.gradient = data
                 try:
                     effect = w.round.send(data)
                 except StopIteration:
-                    w.gradient = None
-                    w.round = solver.round(w.state)
-                    effect = self._ask(w, None)
+                    effect = self._new_round(w)
                 if type(effect) is Call:
                     w.gradient = None
                     payload = effect.payload
-                    self.bytes += payload.value.nbytes if type(payload) is Pending else payload_bytes(payload)
-                    begins = self.free if self.free > now else now
+                    nbytes += payload.value.nbytes if type(payload) is Pending else payload_bytes(payload)
+                    begins = free if free > now else now
                     takes = service()
-                    self.queued += begins - now
-                    self.served += takes
-                    self.free = begins + takes
-                    self.sequence += 1
-                    heappush(queue, (self.free, i, self.sequence, SERVED, (w.life, payload)))
+                    queued += begins - now
+                    served += takes
+                    free = begins + takes
+                    sequence += 1
+                    heappush(queue, (free, i, sequence, SERVED, (w.life, payload)))
                 else:
+                    self._lend(now, free, queued, served, sequence, nbytes, samples, applied, updates)
                     self._follow(i, w, effect)
+                    free, queued, served, sequence, nbytes, samples, applied, updates, enough, many = self._take()
             elif code == SERVED and workers[i].life == data[0] and workers[i].alive:
                 outgoing: list[Any] = []
-                for said in solver.on_call(server, i, data[1]):
+                for said in on_call(server, i, data[1]):
                     kind = type(said)
                     if kind is Applied and said.staleness is None and not said.gradient.parts:
                         g, version = said.gradient, said.version
-                        rows.append(
-                            (
-                                now,
-                                said.worker,
-                                g.source,
-                                g.draw,
-                                g.version,
-                                version,
-                                staleness(version, g.version),
-                                None,
-                                True,
-                                APPLIED,
-                                0.0,
-                                g.samples,
-                                g.started,
-                                g.computed,
-                                None,
-                                None,
-                            )
-                        )
-                        self.samples += g.samples
-                        self.samples_applied += g.samples
+                        read, number, started = g.version, g.samples, g.started
+                        tau, end = staleness(version, read), g.computed
+                        # fmt: off
+                        note((now, said.worker, g.source, g.draw, read, version, tau, None, True, APPLIED, 0.0, number,
+                              started, end, None, None))
+                        # fmt: on
+                        samples += number
+                        applied += number
                     elif kind is Stepped:
-                        self.updates += 1
+                        updates += 1
                     elif kind is Reply or kind is Cancel:
                         outgoing.append(said)
                     else:
+                        self._lend(now, free, queued, served, sequence, nbytes, samples, applied, updates)
                         self.announce(said)
+                        free, queued, served, sequence, nbytes, samples, applied, updates, enough, many = self._take()
                 for message in outgoing:
                     j = message.worker
                     w = workers[j]
-                    if type(message) is Cancel:
+                    effect = None
+                    if type(message) is Reply:
+                        view = message.value
+                        nbytes += view.x.nbytes if type(view) is View else payload_bytes(view)
+                        if not w.alive:
+                            continue
+                        try:
+                            effect = w.round.send(view)
+                        except StopIteration:
+                            w.round = new_round(w.state)
+                            w.gradient = None
+                            effect = w.round.send(None)
+                        if type(effect) is Grad:
+                            source, draw = take(j)
+                            w.job = g = Pending(effect.at, effect.version, source, draw, now, batch)
+                            for extra in w.delays:
+                                g.delay += extra.next()
+                            sequence += 1
+                            heappush(heap, (now + (w.times.next() + g.delay), j, sequence, COMPUTED, g))
+                            continue
+                    self._lend(now, free, queued, served, sequence, nbytes, samples, applied, updates)
+                    if effect is None:
                         self._on_cancelling(j, (w.life, None))
-                        continue
-                    view = message.value
-                    self.bytes += view.x.nbytes if type(view) is View else payload_bytes(view)
-                    if not w.alive:
-                        continue
-                    try:
-                        effect = w.round.send(view)
-                    except StopIteration:
-                        w.gradient = None
-                        w.round = solver.round(w.state)
-                        effect = self._ask(w, None)
-                    if type(effect) is Grad:
-                        source, draw = take(j)
-                        w.job = g = Pending(effect.at, effect.version, source, draw, now, batch)
-                        for extra in w.delays:
-                            g.delay += extra.next()
-                        self.sequence += 1
-                        heappush(heap, (now + (w.times.next() + g.delay), j, self.sequence, COMPUTED, g))
                     else:
                         self._follow(j, w, effect)
+                    free, queued, served, sequence, nbytes, samples, applied, updates, enough, many = self._take()
             elif code < 0:
+                self._lend(self.now, free, queued, served, sequence, nbytes, samples, applied, updates)
                 return "idle"
             else:
+                self._lend(now, free, queued, served, sequence, nbytes, samples, applied, updates)
                 self._handlers[code](i, data)
-            if (self.samples >= self.next_samples or self.updates >= self.next_updates) and watcher.mark():
-                return "watcher"
+                free, queued, served, sequence, nbytes, samples, applied, updates, enough, many = self._take()
             ticks -= 1
-            if not ticks:
-                ticks = _TICK
-                if watcher.tick():
+            if samples >= enough or updates >= many or not ticks:
+                self._lend(now, free, queued, served, sequence, nbytes, samples, applied, updates)
+                if (samples >= enough or updates >= many) and watcher.mark():
                     return "watcher"
+                if not ticks:
+                    ticks = _TICK
+                    if watcher.tick():
+                        return "watcher"
+                free, queued, served, sequence, nbytes, samples, applied, updates, enough, many = self._take()
+
+    def _take(self) -> tuple[Any, ...]:
+        counters = (self.free, self.queued, self.served, self.sequence, self.bytes)
+        return (*counters, self.samples, self.samples_applied, self.updates, self.next_samples, self.next_updates)
+
+    def _lend(self, now: float, *counters: Any) -> None:
+        self.now, (self.free, self.queued, self.served, self.sequence, self.bytes, *work) = now, counters
+        self.samples, self.samples_applied, self.updates = work
+
+    def _new_round(self, w: WorkerSlot) -> Any:
+        """What the rule asks for first in its next round."""
+        w.gradient = None
+        w.round = self.solver.round(w.state)
+        return self._ask(w, None)
 
     def _compute_from_now(self, i: int, w: WorkerSlot, effect: Grad) -> None:
         source, draw = self.feed.take(i)

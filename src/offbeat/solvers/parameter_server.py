@@ -158,21 +158,24 @@ class ParameterServer(Solver):
         """A gradient as it leaves the worker, clipped there if it is to be."""
         return value if self.clip is None or self.clip_at == "server" else clipped(value, self.clip)
 
-    def on_call(self, s: Server, worker: int, payload: Gradient | None) -> Iterator[ServerEffect]:
+    def on_call(self, s: Server, worker: int, payload: Gradient | None) -> Iterable[ServerEffect]:
         g = payload
+        if g is not None and self._empty and self.clip is None and not s.absent:
+            return self._at_once(s, worker, g)
+        return self._through_the_slots(s, worker, g)
+
+    def _at_once(self, s: Server, worker: int, g: Gradient) -> tuple[ServerEffect, ...]:
+        """What empty slots come to, without asking them: thousands of simulated nodes do nothing else."""
+        applied = Applied(worker, g, s.version, s.x)
+        s.samples += g.samples
+        s.x = s.opt.step(g.value, self.server_rate(s), s.samples)
+        s.version += 1
+        return applied, STEPPED, self._send(s, worker)
+
+    def _through_the_slots(self, s: Server, worker: int, g: Gradient | None) -> Iterator[ServerEffect]:
         if g is None:  # a pull: the worker is new, or its gradient was cancelled
             s.absent.add(worker)
             yield from self._admit(s)
-            return
-        if self._empty and self.clip is None:  # the same without asking empty slots: thousands of nodes do nothing else
-            s.samples += g.samples
-            yield Applied(worker, g, s.version, s.x)
-            s.x = s.opt.step(g.value, self.server_rate(s), s.samples)
-            s.version += 1
-            yield STEPPED
-            yield self._send(s, worker)
-            if s.absent:
-                yield from self._admit(s)
             return
         arrival = Arrival(worker, g, trace.staleness(s.version, g.version))
         stepping = False
