@@ -124,6 +124,10 @@ def test_divergence_has_its_own_exit_code_and_names_the_cause(offbeat):
         (["run", "quadratic", "--set", "optimizer.lr=true"], ["optimizer.lr", "number", "True"]),
         (["run", "quadratic", "--set", "data.batch=true"], ["data.batch", "number", "True"]),
         (["run", "quadratic", "--set", "optimizer.momentum=abc"], ["optimizer.momentum", "number", "'abc'"]),
+        (
+            ["run", "quadratic", "--set", "optimizer.name=adam", "--set", "optimizer.betas=0.9"],
+            ["optimizer.betas", "list"],
+        ),
         (["run", "quadratic", "--set", "optimizer.nesterov=yes"], ["optimizer.nesterov", "true or false", "'yes'"]),
         (["run", "quadratic", "--pool", "-1"], ["--pool", "-1"]),
         (["run", "quadratic", "--set", "optimizer.lr=0"], ["lr", "positive"]),

@@ -178,12 +178,12 @@ class LocalConfig(_Section):
     patience: str = "60s"
     restarts: int = Field(20, ge=0)
 
-    @field_validator("patience")
+    @field_validator("patience", mode="before")
     @classmethod
-    def _duration(cls, patience: str) -> str:
+    def _duration(cls, patience: Any) -> str:
         if parse_duration(patience, "local.patience") <= 0:
             raise ValueError("must be above 0 s")
-        return patience
+        return patience if isinstance(patience, str) else f"{patience:g}s"
 
 
 class Config(_Section):

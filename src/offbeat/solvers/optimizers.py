@@ -60,6 +60,8 @@ def optimizer_factory(name: str, **options: Any) -> Factory:
             raise ConfigError(f"optimizer.{option} must be true or false, got {value!r}")
         if type(known[option]) in (int, float) and isinstance(value, bool | str | list | dict):
             raise ConfigError(f"optimizer.{option} must be a number, got {value!r}")
+        if isinstance(known[option], tuple) and not isinstance(value, list | tuple):
+            raise ConfigError(f"optimizer.{option} must be a list such as {list(known[option])}, got {value!r}")
     try:
         kind([torch.zeros(2, 2, requires_grad=True)], **options)
     except (TypeError, ValueError, RuntimeError) as e:
