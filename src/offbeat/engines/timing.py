@@ -12,6 +12,7 @@ from typing import Any
 
 from offbeat.core.effects import Applied, Call, Cancel, Grad, Gradient, Reply, Stepped, View
 from offbeat.core.reduction import payload_bytes
+from offbeat.core.solver import Round, Solver
 from offbeat.core.trace import APPLIED, staleness
 from offbeat.engines.engine import Watcher
 from offbeat.engines.sim import COMPUTED, SERVED, Sim
@@ -58,7 +59,7 @@ class Timing(Sim):
     def _loop(self, watcher: Watcher, heap: list[Any], queue: list[Any]) -> str:
         """The counters are local while nobody else looks at them: `_lend` puts them where others do, `_take` back."""
         workers: list[Any] = self.workers  # whose jobs are gradients here
-        server, on_call, new_round, note = self.server, self.solver.on_call, self.solver.round, self.rows.append
+        server, on_call, note = self.server, self.solver.on_call, self.rows.append
         assert self.service is not None
         service, ticks, deadline = self.service.next, _TICK, self.deadline
         take, batch = self.feed.take, self.feed.batch
@@ -84,10 +85,7 @@ class Timing(Sim):
                     spent -= delay
                 w.computing += spent
                 w.gradient = data
-                try:
-                    effect = w.round.send(data)
-                except StopIteration:
-                    effect = self._new_round(w)
+                effect = w.round.send(data)
                 if type(effect) is Call:
                     w.gradient = None
                     payload = effect.payload
@@ -134,12 +132,7 @@ class Timing(Sim):
                         nbytes += view.x.nbytes if type(view) is View else payload_bytes(view)
                         if not w.alive:
                             continue
-                        try:
-                            effect = w.round.send(view)
-                        except StopIteration:
-                            w.round = new_round(w.state)
-                            w.gradient = None
-                            effect = w.round.send(None)
+                        effect = w.round.send(view)
                         if type(effect) is Grad:
                             source, draw = take(j)
                             w.job = g = Pending(effect.at, effect.version, source, draw, now, batch)
@@ -180,11 +173,8 @@ class Timing(Sim):
         self.now, (self.free, self.queued, self.served, self.sequence, self.bytes, *work) = now, counters
         self.samples, self.samples_applied, self.updates = work
 
-    def _new_round(self, w: WorkerSlot) -> Any:
-        """What the rule asks for first in its next round."""
-        w.gradient = None
-        w.round = self.solver.round(w.state)
-        return self._ask(w, None)
+    def _start_round(self, w: WorkerSlot) -> None:
+        w.round = _rounds(self.solver, w)
 
     def _compute_from_now(self, i: int, w: WorkerSlot, effect: Grad) -> None:
         source, draw = self.feed.take(i)
@@ -207,3 +197,10 @@ class Timing(Sim):
         w.samples += job.samples
         w.charge(job, self.now)
         self._advance(i, w, job)
+
+
+def _rounds(solver: Solver, w: WorkerSlot) -> Round:
+    """One round after another: that the next one begins where one ends costs nothing here."""
+    while True:
+        yield from solver.round(w.state)
+        w.gradient = None
