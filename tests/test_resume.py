@@ -481,7 +481,10 @@ def kill_until_done(name: str, updates: int, out: Path, kills: int, pool: int) -
         before = (out / "run.json").stat().st_mtime_ns if (out / "run.json").exists() else 0
 
         def begun(before: int = before) -> bool:
-            return (out / "run.json").exists() and (out / "run.json").stat().st_mtime_ns != before
+            try:
+                return (out / "run.json").stat().st_mtime_ns != before
+            except FileNotFoundError:  # not yet, or cleared by a run that found no checkpoint
+                return False
 
         if wait_for(begun, process, "the run to begin"):
             time.sleep(rng.expovariate(8.0))
