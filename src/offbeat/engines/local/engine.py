@@ -222,10 +222,6 @@ class Local:
             spent = {n: float(getattr(self.arena, n)[i]) for n in ("computing", "delayed", "communicating")}
             if self.arena.job[i]:
                 spent["computing"] += max(0.0, self.now - float(self.arena.job_started[i]))
-            over = sum(spent.values()) - present  # what it went on doing after the run had ended: its last steps first
-            for name in ("computing", "delayed", "communicating"):
-                cut = min(max(0.0, over), spent[name])
-                spent[name], over = spent[name] - cut, over - cut
             out.append({"present": present, **spent, "waiting": max(0.0, present - sum(spent.values()))})
         return out
 

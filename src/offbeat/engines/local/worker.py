@@ -157,6 +157,7 @@ class Worker:
         point = Point(effect.at, self.buffers)
         g = site.task.gradient(point, site.feed.indices(source, draw), key64(site.seed, "model", source, draw))
         g.started, g.computed = started, self.clock.now()
+        arena.job[i] = 0  # before its seconds are charged: whoever looks now must not count them twice
         arena.delayed[i] += begun - started
         arena.computing[i] += g.computed - begun
         g.at, g.version, g.source, g.draw = effect.at, effect.version, source, draw
