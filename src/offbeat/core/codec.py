@@ -67,10 +67,15 @@ class Codec:
     def __init__(self, records: Iterable[type] = ()) -> None:
         self._kinds = {kind.__name__: kind for kind in (*CORE_RECORDS, *records)}
 
-    def encode(self, tree: Any, tensors: dict[str, Tensor]) -> Any:
-        """JSON-able form of `tree`; its tensors are added to `tensors`, each distinct one once."""
+    def encode(self, tree: Any, tensors: dict[str, Tensor], tables: dict[str, Table] | None = None) -> Any:
+        """JSON-able form of `tree`; its tensors are added to `tensors`, each distinct one once.
+
+        So are its Tables to `tables`. Of a history of which whoever decodes has a version, only rows are needed.
+        """
         names: dict[int, str] = {id(t): name for name, t in tensors.items()}
-        tables: dict[int, int] = {}
+        tables = {} if tables is None else tables
+        bases = {id(t.array): name for name, t in tables.items()}
+        named = {id(t): name for name, t in tables.items()}
 
         def walk(node: Any) -> Any:
             if isinstance(node, _SCALARS):
@@ -99,21 +104,24 @@ class Codec:
 
         def table(node: Table) -> Any:
             """Each version once: the newest as its array, an older one as what differs from it."""
-            known = id(node) in tables
-            number = tables.setdefault(id(node), len(tables))
-            if known:
-                return {"$table": number}
+            if id(node) in named:
+                return {"$table": named[id(node)]}
+            name = named[id(node)] = f"T{len(tables)}"
+            tables[name] = node
+            if id(node.array) in bases:
+                base = bases[id(node.array)]
+                rows = node.changed(tables[base])
+                return {"$table": name, "base": base, "rows": walk(rows), "values": walk(node.take(rows))}
             newest, rows, values = node.difference()
             if newest is node:
-                return {"$table": number, "array": walk(node.array), "frozen": node.frozen}
-            return {"$table": number, "newest": walk(newest), "rows": walk(rows), "values": walk(values)}
+                return {"$table": name, "array": walk(node.array), "frozen": node.frozen}
+            return {"$table": name, "newest": walk(newest), "rows": walk(rows), "values": walk(values)}
 
         return walk(tree)
 
-    def decode(self, tree: Any, tensors: dict[str, Tensor]) -> Any:
-        """The inverse of `encode`."""
-
-        tables: dict[int, Table] = {}
+    def decode(self, tree: Any, tensors: dict[str, Tensor], tables: dict[Any, Table] | None = None) -> Any:
+        """The inverse of `encode`, with the `tables` it began with; those it was given are added."""
+        tables = {} if tables is None else tables
 
         def walk(node: Any) -> Any:
             if isinstance(node, list):
@@ -123,14 +131,17 @@ class Codec:
             match node:
                 case {"$tensor": name}:
                     return tensors[name]
-                case {"$table": number, "array": array, "frozen": frozen}:
-                    tables[number] = Table(walk(array), frozen=frozen)
-                    return tables[number]
-                case {"$table": number, "newest": newest, "rows": rows, "values": values}:
-                    tables[number] = Table.older(walk(newest), walk(rows), walk(values))
-                    return tables[number]
-                case {"$table": number}:
-                    return tables[number]
+                case {"$table": name, "array": array, "frozen": frozen}:
+                    tables[name] = Table(walk(array), frozen=frozen)
+                    return tables[name]
+                case {"$table": name, "newest": newest, "rows": rows, "values": values}:
+                    tables[name] = Table.older(walk(newest), walk(rows), walk(values))
+                    return tables[name]
+                case {"$table": name, "base": base, "rows": rows, "values": values}:
+                    tables[name] = tables[base].put(walk(rows), walk(values))
+                    return tables[name]
+                case {"$table": name}:
+                    return tables[name]
                 case {"$live": saved}:
                     return Live(walk(saved))
                 case {"$record": name, "fields": values}:

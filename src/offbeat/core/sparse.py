@@ -168,8 +168,27 @@ class Table:
         if self.frozen or self._next is not None:
             return Table(self.dense().view(self.shape)) + other
         before = self.array.index_select(0, other.rows)
-        self._rows, self._before, self._next = other.rows, before, Table(self.array)
-        self.array.index_copy_(0, other.rows, before + other.values)
+        return self._write(other.rows, before, before + other.values)
+
+    def put(self, rows: Tensor, values: Tensor) -> "Table":
+        """The version with these rows instead, which are sorted: how a copy follows a history that goes on elsewhere.
+
+        Unlike a sum it goes on in the one array even from an old version: those after it are about to be forgotten.
+        """
+        if self.frozen:
+            return Table(self.dense().view(self.shape)).put(rows, values)
+        newest, changed, _ = self.difference()
+        if len(changed):
+            every = torch.unique(torch.cat([changed, rows]))
+            every_value = self.take(every)
+            every_value[torch.searchsorted(every, rows)] = values
+            rows, values = every, every_value
+        return newest._write(rows, newest.array.index_select(0, rows), values)
+
+    def _write(self, rows: Tensor, before: Tensor, values: Tensor) -> "Table":
+        """The next version: what is replaced is linked before the array is written."""
+        self._rows, self._before, self._next = rows, before, Table(self.array)
+        self.array.index_copy_(0, rows, values)
         return self._next
 
     def __sub__(self, other: Any) -> Any:
@@ -181,8 +200,14 @@ class Table:
 
     def _since(self, other: "Table") -> RowSparse:
         """What changed between two versions of one history: only rows that were touched."""
-        rows = torch.unique(torch.cat([self.difference()[1], other.difference()[1]]))
+        rows = self.changed(other)
         return RowSparse(rows, self.take(rows) - other.take(rows), self.shape)
+
+    def changed(self, other: "Table") -> Tensor:
+        """The rows in which two versions of one history may differ."""
+        found = [rows for version in (self, other) for rows, _ in version._undo()]
+        rows: Tensor = torch.unique(torch.cat([torch.empty(0, dtype=torch.int64), *found]))
+        return rows
 
     @classmethod
     def older(cls, newest: "Table", rows: Tensor, before: Tensor) -> "Table":

@@ -26,6 +26,7 @@ from offbeat.core.errors import ConfigError
 from offbeat.core.feed import Feed
 from offbeat.core.seeds import key64
 from offbeat.core.solver import Solver, World
+from offbeat.core.sparse import dense
 from offbeat.core.task import Point, Task
 
 SERIAL = frozenset({Grad, Call})
@@ -70,7 +71,7 @@ class Replay:
 
     @property
     def parameters(self) -> Any:
-        return self.solver.parameters(self.server, {i: w.state for i, w in self.workers.items()})
+        return dense(self.solver.parameters(self.server, {i: w.state for i, w in self.workers.items()}))
 
     # -- following a server -------------------------------------------------------------------------------------
 
@@ -168,7 +169,7 @@ class Replay:
             self._start(i, self.initial.x, 0)
         for i, read in rows:
             self._shared_round(self.workers[i], i, read, history)
-        return history[-1]
+        return dense(history[-1])
 
     def _shared_round(self, w: _Worker, i: int, read: int | None, history: list[Any]) -> None:
         round = self.solver.round(w.state)

@@ -36,6 +36,7 @@ from offbeat.core.effects import (
 from offbeat.core.errors import ConfigError, OffbeatError
 from offbeat.core.feed import Feed
 from offbeat.core.solver import Solver, World
+from offbeat.core.sparse import dense
 from offbeat.core.task import Point, Task
 from offbeat.core.trace import APPLIED, LOST, Row
 from offbeat.core.void import Void
@@ -44,7 +45,7 @@ from offbeat.engines.engine import Watcher
 from offbeat.engines.local import memory
 from offbeat.engines.local.cradle import Cradle, Nursling
 from offbeat.engines.local.exchange import lost_share
-from offbeat.engines.local.setup import Options, Recipe, Setup, check_cluster, start_of, world_of
+from offbeat.engines.local.setup import Options, Recipe, Setup, check_cluster, world_of
 from offbeat.engines.local.wire import Channel, Closed, LocalError
 from offbeat.engines.pool import Pool
 from offbeat.engines.slot import mean_buffers
@@ -93,7 +94,7 @@ class Local:
         self.lost_updates = 0
         if cluster.compute != Cluster().compute:
             self.incidents.append("cluster.compute is for simulation: gradients took as long as they took")
-        self.initial = start_of(task, seed)
+        self.initial = task.init(seed)
         if isinstance(self.initial.x, Void):
             raise ConfigError(
                 f"the local engine computes real gradients and task {task.name!r} has none: use engine=sim"
@@ -101,9 +102,9 @@ class Local:
         self.world = world_of(cluster, task, feed, seed)
         server = solver.init_server(self.initial.x, self.world)
         self._joinable = _can_join(solver, self.initial, self.world)
-        self._x: Any = solver.parameters(server, {})
+        self._x: Any = dense(solver.parameters(server, {}))
         self._lr = solver.lr(server, 0)
-        self.arena = memory.create(memory.shape_of(cluster.workers, self.initial.x, self.initial.buffers))
+        self.arena = memory.create(memory.shape_of(cluster.workers, dense(self.initial.x), self.initial.buffers))
         self._setup = Setup(
             solver=solver,
             cluster=cluster,

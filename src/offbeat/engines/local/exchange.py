@@ -7,7 +7,7 @@ from torch import Tensor
 
 from offbeat.core.effects import AllReduce, Lock, Mix, Reduced, Send, SharedAdd, SharedRead, Unlock, View, Wait
 from offbeat.core.reduction import hierarchical_mean, payload_bytes, weighted_mean
-from offbeat.core.sparse import RowSparse
+from offbeat.core.sparse import RowSparse, dense
 from offbeat.engines.local.memory import MAILBOXES, PROBES, Arena
 
 if TYPE_CHECKING:
@@ -95,15 +95,35 @@ class Sums:
     def reduce(self, effect: AllReduce) -> Reduced:
         worker, arena = self._worker, self._arena
         begun = worker.clock.now()
-        if effect.weight:
-            arena.pushed(worker.rank, effect.value.numel()).copy_(effect.value)
-        size = effect.value.numel() if effect.weight else 0
+        value, size = effect.value, 0
+        rows: Any = None
+        if effect.weight and isinstance(value, RowSparse):
+            rows = worker.mail.pack(value, arena.push_slot(worker.rank), {})
+        elif effect.weight:
+            size = len(value)
+            arena.pushed(worker.rank, size).copy_(dense(value))
         members = None if effect.members is None else list(effect.members)
-        worker.channel.send(("reduce", effect.weight, members, effect.group, size))
+        worker.channel.send(("reduce", effect.weight, members, effect.group, size, rows))
         arena.communicating[worker.rank] += worker.clock.now() - begun
-        _, at, size, weight, alive, work = worker.await_("reduced")
-        value = arena.own(at, size).clone() if size else None
+        _, at, size, weight, alive, work, rows = worker.await_("reduced")
+        if rows is not None:
+            value = self._rows(rows, arena.own_slot(at))
+        else:
+            value = arena.own(at, size).clone() if size else None
         return Reduced(value, weight, tuple(alive), work)
+
+    def sum_rows(self, at: int, given: list[int], weights: list[float], group: int | None, all_rows: list[Any]) -> None:
+        """Row-sparse values, all by one worker: they are few rows, and which ones is known only after the sum."""
+        worker, arena = self._worker, self._arena
+        begun = worker.clock.now()
+        values = [self._rows(rows, arena.push_slot(j)) for j, rows in zip(given, all_rows, strict=True)]
+        mean = weighted_mean(values, weights) if group is None else hierarchical_mean(values, weights, group)
+        worker.channel.send(("summed", at, 0, worker.mail.pack(mean, arena.own_slot(at), {}), mean.nbytes))
+        arena.communicating[worker.rank] += worker.clock.now() - begun
+
+    def _rows(self, rows: list[Any], slot: int) -> Any:
+        tree, parts = rows
+        return self._worker.mail.unpack(tree, parts, slot, {})
 
     def sum_slice(
         self, at: int, size: int, given: list[int], weights: list[float], group: int | None, k: int, n: int
@@ -180,7 +200,7 @@ class Mixing:
         """After the rule has asked for something."""
         x = self._worker.state.x
         if x is not before and x is not None:
-            self._arena.own(self._rank).copy_(x)
+            self._arena.own(self._rank).copy_(dense(x))
 
     def mix(self, effect: Mix) -> None:
         arena, i, j = self._arena, self._rank, effect.peer

@@ -9,8 +9,9 @@ if TYPE_CHECKING:
 class Asked:
     """A worker's part in an all-reduce."""
 
-    def __init__(self, weight: float, members: tuple[int, ...] | None, group: int | None, size: int) -> None:
+    def __init__(self, weight: float, members: tuple[int, ...] | None, group: int | None, size: int, rows: Any) -> None:
         self.weight, self.members, self.group, self.size = weight, members, group, size
+        self.rows = rows  # where those of a row-sparse value lie
 
 
 class Round:
@@ -22,7 +23,10 @@ class Round:
         self.weights = [a.weight for a in asked if a.weight]
         self.group = asked[0].group
         self.size = max(a.size for a in asked)
-        self.owner = dict(enumerate(alive))  # slice -> who sums it
+        self.rows = [a.rows for a in asked if a.weight and a.rows is not None]
+        self.sum: Any = None  # where the sum of row-sparse values lies,
+        self.nbytes = 0  # and what it takes
+        self.owner = {0: alive[0]} if self.rows else dict(enumerate(alive))  # slice -> who sums it
 
 
 class Gathering:
@@ -33,8 +37,8 @@ class Gathering:
         self._waiting: dict[int, Asked] = {}
         self._rounds: dict[int, Round] = {}  # by the worker in whose memory the result comes to lie
 
-    def begin(self, i: int, weight: float, members: Any, group: int | None, size: int) -> None:
-        asked = Asked(weight, None if members is None else tuple(members), group, size)
+    def begin(self, i: int, weight: float, members: Any, group: int | None, size: int, rows: Any) -> None:
+        asked = Asked(weight, None if members is None else tuple(members), group, size, rows)
         self._waiting[i] = asked
         self._complete(asked.members)
 
@@ -54,10 +58,15 @@ class Gathering:
 
     def _hand_out(self, made: Round, k: int, i: int) -> None:
         made.owner[k] = i
+        if made.rows:
+            self._server.tell(i, ("sum rows", made.at, made.given, made.weights, made.group, made.rows))
+            return
         self._server.tell(i, ("sum", made.at, made.size, made.given, made.weights, made.group, k, len(made.alive)))
 
-    def summed(self, at: int, k: int) -> None:
+    def summed(self, at: int, k: int, rows: Any = None, nbytes: int = 0) -> None:
         made = self._rounds[at]
+        if rows is not None:
+            made.sum, made.nbytes = rows, nbytes
         del made.owner[k]
         if not made.owner:
             self._end(made)
@@ -66,10 +75,11 @@ class Gathering:
         server = self._server
         del self._rounds[made.at]
         server.books.listen()
-        nbytes = made.size * server.site.initial.x.element_size()
+        nbytes = made.nbytes if made.rows else made.size * server.arena.shared.element_size()
         server.books.bytes += min(len(made.given), 2) * nbytes * (len(made.alive) - 1)
+        work = server.books.samples
         for i in made.alive:
-            server.tell(i, ("reduced", made.at, made.size, sum(made.weights), made.alive, server.books.samples))
+            server.tell(i, ("reduced", made.at, made.size, sum(made.weights), made.alive, work, made.sum))
 
     def lost(self, i: int) -> None:
         """The rest of a group must not wait for the dead."""

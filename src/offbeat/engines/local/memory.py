@@ -10,6 +10,7 @@ import mmap
 import os
 import re
 from collections.abc import Mapping
+from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from offbeat.core.errors import ConfigError
+from offbeat.core.sparse import Table
 from offbeat.core.task import Buffers
 from offbeat.core.units import format_size
 
@@ -109,6 +111,7 @@ class Arena:
         self.unread = np.frombuffer(self.map, np.int64, w * MAILBOXES * w, unread).reshape(w, MAILBOXES, w)
         self.rings = np.frombuffer(self.map, np.float64, w * RING * RECORD, rings).reshape(w, RING, RECORD)
         self.probes = np.frombuffer(self.map, np.float64, w * 2 * PROBES, probes).reshape(w, 2, PROBES)
+        self._written: dict[int, Table] = {}  # by a worker that publishes a Table: what each half holds
         self.snapshot, self.shared = self._vector(snapshot), self._vector(shared)
 
     def _vector(self, offset: int, size: int | None = None) -> Tensor:
@@ -162,14 +165,16 @@ class Arena:
 
     # -- what a worker shows of itself --------------------------------------------------------------------------
 
-    def publish(self, i: int, x: Tensor | None, numbers: Mapping[str, float], buffers: Buffers) -> None:
+    def publish(self, i: int, x: Tensor | Table | None, numbers: Mapping[str, float], buffers: Buffers) -> None:
         """Written beside the valid half, which then changes over: a reader never sees half of it."""
         half = 1 - int(self.half[i])
         at = self._publish + (2 * i + half) * self._published
         note = json.dumps(numbers).encode().ljust(_NOTE)
         self.map[at : at + _NOTE] = note[:_NOTE]
         at += _NOTE
-        if x is not None:
+        if isinstance(x, Table):
+            self._publish_rows(half, self._vector(at).view(x.shape), x)
+        elif x is not None:
             self._vector(at).copy_(x)
         at += _round(self.shape.nbytes, 64)
         for b in (buffers or {}).values():
@@ -177,6 +182,16 @@ class Arena:
             at += _round(b.numel() * b.element_size(), 64)
         self.half[i] = half
         self.shown[i] += x is not None
+
+    def _publish_rows(self, half: int, there: Tensor, x: Table) -> None:
+        """Of a Table only the rows that changed since this half was written, once it was written by this process."""
+        before = self._written.get(half)
+        if before is not None and before.array is x.array:
+            rows = x.changed(before)
+            there.index_copy_(0, rows, x.take(rows))
+        else:
+            there.copy_(x.dense().view(x.shape))
+        self._written[half] = x
 
     def published(self, i: int) -> tuple[Tensor, dict[str, float]]:
         """The parameters that worker i last published, and the numbers beside them."""
@@ -197,11 +212,19 @@ class Arena:
 
     def own(self, i: int, size: int | None = None) -> Tensor:
         """A vector of worker i: its parameters where peers average them, or the result of its group's all-reduce."""
-        return self._vector(self._own + i * self._slot, size)
+        return self._vector(self.own_slot(i), size)
+
+    def own_slot(self, i: int) -> int:
+        return self._own + i * self._slot
 
     def pushed(self, i: int, size: int) -> Tensor:
         """The first vector in worker i's slot, in place."""
         return self._vector(self.push_slot(i), size)
+
+
+def bytes_of(parts: list[Any]) -> int:
+    """Of the tensors that were written to a slot."""
+    return sum(prod(shape) * getattr(torch, dtype).itemsize for _, _, dtype, shape in parts)
 
 
 def create(shape: Shape) -> Arena:

@@ -19,7 +19,7 @@ from safetensors.torch import load
 
 from offbeat.engines.local.memory import Arena, Shape, die_with_parent
 from offbeat.engines.local.server import Server
-from offbeat.engines.local.setup import Site, start_of
+from offbeat.engines.local.setup import Site
 from offbeat.engines.local.wire import Channel, Closed
 from offbeat.engines.local.worker import Worker
 
@@ -52,7 +52,7 @@ class Nursery:
         try:
             setup = cloudpickle.loads(blob)
             task = setup.build_task()
-            self.site = Site(setup, task, start_of(task, setup.seed), Arena(arena_fd, Shape(*shape)))
+            self.site = Site(setup, task, task.init(setup.seed), Arena(arena_fd, Shape(*shape)))
         except Exception as e:
             control.send(("failed", f"{type(e).__name__}: {e}"))
             raise Closed from None

@@ -19,11 +19,13 @@ from torch import Tensor
 
 from offbeat.core.effects import Cancel, Gradient, Reply, Send, ServerEffect, SharedAdd, View
 from offbeat.core.reduction import payload_bytes
+from offbeat.core.sparse import Table, dense
 from offbeat.core.trace import CANCELLED, IN_FLIGHT, LOST
 from offbeat.engines.local.books import Books
 from offbeat.engines.local.gather import Gathering
+from offbeat.engines.local.memory import bytes_of
 from offbeat.engines.local.setup import Site
-from offbeat.engines.local.wire import Channel, Closed, Mail
+from offbeat.engines.local.wire import Channel, Closed, Known, Mail
 
 TICK = 0.1  # seconds between two signs of life
 EAR = 0.01  # seconds between two looks at what workers announce
@@ -35,7 +37,7 @@ class Peer:
     def __init__(self, rank: int, channel: Channel, pid: int) -> None:
         self.rank, self.channel = rank, channel
         self.pidfd = os.pidfd_open(pid)
-        self.known: dict[str, Tensor] = {}
+        self.known: Known = {}
         self.replies = 0
         self.last: Any = None  # the last reply
         self.waiting = False  # for a reply
@@ -84,8 +86,8 @@ class Server:
         else:
             self.state = self.solver.load_server(saved["server"], site.initial.x, site.world)
             self.books.load(saved["counters"])
-        if isinstance(getattr(self.state, "x", None), Tensor):
-            self.arena.shared.copy_(self.state.x)
+        if isinstance(getattr(self.state, "x", None), Tensor | Table):
+            self.arena.shared.copy_(dense(self.state.x))
         self._elapsed = elapsed
         self._begun = False
         self.clock.start(elapsed)
@@ -224,7 +226,7 @@ class Server:
         there = [i for i in self._ranks() if self.site.shows and self.arena.shown[i]]
         shown = {i: self.arena.published(i) for i in there}
         states = {i: SimpleNamespace(x=x, memory=numbers) for i, (x, numbers) in shown.items()}
-        self.arena.snapshot.copy_(self.solver.parameters(self.state, states))
+        self.arena.snapshot.copy_(dense(self.solver.parameters(self.state, states)))
 
     def _ranks(self) -> list[int]:
         """Who is there; or, when everybody has left, who was: what they knew is all there is."""
@@ -383,12 +385,9 @@ class Server:
                 self.arena.cancel[peer.rank] = peer.replies + 1
 
     def _reply(self, peer: Peer, value: Any) -> None:
-        tensors: dict[str, Tensor] = {}
-        tree = self.site.codec.encode(value, tensors)
-        parts = self.arena.write(self.arena.pull_slot(peer.rank), tensors)
-        peer.known = {"x0": self.site.initial.x, **{f"r.{name}": t for name, t in tensors.items()}}
+        tree, parts, peer.known = self.mail.pack_reply(value, self.arena.pull_slot(peer.rank), peer.known)
         peer.last, peer.replies, peer.waiting, peer.fresh = value, peer.replies + 1, False, True
-        self.books.bytes += payload_bytes(value)
+        self.books.bytes += min(payload_bytes(value), bytes_of(parts))  # less, where only rows went
         peer.heard = time.monotonic()
         with contextlib.suppress(Closed):  # its end is noticed when its line is read
             peer.channel.send(("reply", tree, parts))
@@ -407,13 +406,13 @@ class Server:
     def _on_failed(self, peer: Peer, why: str) -> None:
         self.control.send(("failed", peer.rank, why))
 
-    def _on_reduce(self, peer: Peer, weight: float, members: Any, group: int | None, size: int) -> None:
+    def _on_reduce(self, peer: Peer, weight: float, members: Any, group: int | None, size: int, rows: Any) -> None:
         peer.waiting = True
-        self.gathering.begin(peer.rank, weight, members, group, size)
+        self.gathering.begin(peer.rank, weight, members, group, size, rows)
 
-    def _on_summed(self, peer: Peer, at: int, k: int) -> None:
+    def _on_summed(self, peer: Peer, at: int, k: int, *rows: Any) -> None:
         peer.waiting = True
-        self.gathering.summed(at, k)
+        self.gathering.summed(at, k, *rows)
 
     def _on_send(self, peer: Peer, to: list[int], k: int, tree: Any, parts: list[Any], size: int) -> None:
         for j in to:

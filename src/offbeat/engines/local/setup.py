@@ -10,7 +10,6 @@ from offbeat.core.codec import Codec
 from offbeat.core.errors import ConfigError
 from offbeat.core.feed import Feed
 from offbeat.core.solver import Solver, World
-from offbeat.core.sparse import dense
 from offbeat.core.task import Point, Task
 from offbeat.engines.cluster import Cluster
 from offbeat.engines.local.memory import Arena
@@ -62,12 +61,6 @@ class Setup:
         module, _, name = path.partition(":")
         made: Task = getattr(importlib.import_module(module), name)(*arguments)
         return made
-
-
-def start_of(task: Task, seed: int) -> Point:
-    """The initial point, with its parameters as one vector that shared memory can hold."""
-    initial = task.init(seed)
-    return Point(dense(initial.x), initial.buffers)
 
 
 class Site:

@@ -11,7 +11,11 @@ from torch import Tensor
 
 from offbeat.core.codec import Codec
 from offbeat.core.errors import OffbeatError
+from offbeat.core.sparse import Table
 from offbeat.engines.local.memory import Arena
+
+Known = dict[str, Tensor | Table]
+"""What the two ends of a line both have, by name."""
 
 _CHUNK = 60_000
 
@@ -118,17 +122,43 @@ def _load(data: bytes) -> tuple[Any, ...]:
 class Mail:
     """Payloads with tensors, through a slot of shared memory.
 
-    Tensors that the other side already has (the vector it was last sent) are named, not copied.
+    What the other side already has (the vector it was last sent) is named, not copied; of a Table of which it has
+    another version, only the rows that changed are written.
     """
 
     def __init__(self, codec: Codec, arena: Arena) -> None:
         self._codec, self._arena = codec, arena
 
-    def pack(self, payload: Any, slot: int, known: dict[str, Tensor]) -> tuple[Any, list[Any]]:
-        tensors = dict(known)
-        tree = self._codec.encode(payload, tensors)
+    def pack(self, payload: Any, slot: int, known: Known) -> tuple[Any, list[Any]]:
+        tensors, tables = _apart(known)
+        tree = self._codec.encode(payload, tensors, tables)
         new = {name: t for name, t in tensors.items() if name not in known}
         return tree, self._arena.write(slot, new)
 
-    def unpack(self, tree: Any, parts: list[Any], slot: int, known: dict[str, Tensor]) -> Any:
-        return self._codec.decode(tree, {**known, **self._arena.read(slot, parts)})
+    def unpack(self, tree: Any, parts: list[Any], slot: int, known: Known) -> Any:
+        tensors, tables = _apart(known)
+        return self._codec.decode(tree, {**tensors, **self._arena.read(slot, parts)}, tables)
+
+    def pack_reply(self, value: Any, slot: int, known: Known) -> tuple[Any, list[Any], Known]:
+        """Also says what the other side will have then."""
+        tensors: dict[str, Tensor] = {}
+        tables = _apart(known)[1]
+        tree = self._codec.encode(value, tensors, tables)
+        return tree, self._arena.write(slot, tensors), _known(known, tensors, tables)
+
+    def unpack_reply(self, tree: Any, parts: list[Any], slot: int, known: Known) -> tuple[Any, Known]:
+        tensors, tables = self._arena.read(slot, parts), _apart(known)[1]
+        value = self._codec.decode(tree, tensors, tables)
+        return value, _known(known, tensors, tables)
+
+
+def _apart(known: Known) -> tuple[dict[str, Tensor], dict[str, Table]]:
+    tensors = {name: x for name, x in known.items() if isinstance(x, Tensor)}
+    return tensors, {name: x for name, x in known.items() if isinstance(x, Table)}
+
+
+def _known(before: Known, tensors: dict[str, Tensor], tables: dict[str, Table]) -> Known:
+    """After a reply: what it held, and the initial point. Tables stay known until there are others."""
+    new = {f"r.{name}": x for name, x in tables.items() if name not in before}
+    old = {name: x for name, x in before.items() if isinstance(x, Table)}
+    return {"x0": before["x0"], **{f"r.{name}": t for name, t in tensors.items()}, **(new or old)}

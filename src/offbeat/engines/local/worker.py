@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from torch import Tensor
-
 from offbeat.core.effects import (
     AllReduce,
     Applied,
@@ -33,7 +31,7 @@ from offbeat.core.task import Point
 from offbeat.engines.local import ring
 from offbeat.engines.local.exchange import Mixing, Post, SharedVector, Sums
 from offbeat.engines.local.setup import Site
-from offbeat.engines.local.wire import Channel, Closed, Mail
+from offbeat.engines.local.wire import Channel, Closed, Known, Mail
 
 
 class Leave(Exception):  # noqa: N818 - nothing went wrong
@@ -47,7 +45,7 @@ class Worker:
         self.site, self.rank, self.life, self.channel = site, rank, life, channel
         self.arena, self.solver, self.clock = site.arena, site.solver, site.clock
         self.mail = Mail(site.codec, site.arena)
-        self.known: dict[str, Tensor] = {"x0": site.initial.x}
+        self.known: Known = {"x0": site.initial.x}
         self.state: Any = None
         self.gradients = 0  # of this life
         self._works: list[int] = []  # the work clock of each gradient since the last call
@@ -214,9 +212,7 @@ class Worker:
         arena.job[i] = 0
         _, tree, parts = self.await_("reply")
         received = self.clock.now()
-        tensors = arena.read(arena.pull_slot(i), parts)
-        self.known = {"x0": self.site.initial.x, **{f"r.{name}": t for name, t in tensors.items()}}
-        value = self.site.codec.decode(tree, tensors)
+        value, self.known = self.mail.unpack_reply(tree, parts, arena.pull_slot(i), self.known)
         arena.replies[i] += 1
         arena.communicating[i] += (sent - begun) + (self.clock.now() - received)
         return value
@@ -245,6 +241,8 @@ class Worker:
             self.post.receive(*details)
         elif kind == "sum":
             self._sums.sum_slice(*details)
+        elif kind == "sum rows":
+            self._sums.sum_rows(*details)
         elif kind == "gone":
             self.post.gone.add(details[0])
         elif kind == "back":

@@ -1,0 +1,105 @@
+"""Row-sparse values on real processes: only rows travel and are written, and the bits are those of the simulator."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from offbeat import solvers
+from offbeat.core.codec import Codec
+from offbeat.core.feed import Feed
+from offbeat.core.sparse import RowSparse, Table
+from offbeat.engines.cluster import Cluster
+from offbeat.engines.local import Cradle, Local, Options
+from offbeat.engines.sim import Sim
+from offbeat.lab.config import make
+from offbeat.lab.plan import build
+from offbeat.lab.replay import replay
+from offbeat.lab.run import execute
+from offbeat.solvers.optimizers import optimizer_factory
+from test_local import Until
+from touching import ROWS_A_BATCH, WIDTH, ManyRows, read
+
+
+@pytest.fixture(scope="module")
+def cradle():
+    made = Cradle()
+    yield made
+    made.close()
+
+
+def solver(name):
+    return solvers.build(name, optimizer_factory("sgd", lr=0.1), {})
+
+
+def feed(workers):
+    return Feed(None, batch=1, workers=workers, seed=7)
+
+
+def real(cradle, name, task, workers, updates, **options):
+    machines = Cluster(workers=workers)
+    engine = Local(task, solver(name), machines, feed(workers), seed=7, options=Options(**options), cradle=cradle)
+    try:
+        engine.run(Until(engine, updates))
+        engine.finish()
+        engine.x = engine.point.x
+    finally:
+        engine.close()
+    return engine
+
+
+@pytest.mark.parametrize("name", ["asgd", "sync", "downpour", "hogwild", "all-to-all", "allreduce"])
+def test_what_a_batch_touches_does_not_depend_on_the_number_of_rows(cradle, tmp_path, name):
+    """Whole vectors are copied when processes begin and when somebody looks at the run; never for a batch."""
+    updates, workers, a_batch = 150, 2, {}
+    for rows in (5_000, 50_000):
+        log = tmp_path / str(rows)
+        engine = real(cradle, name, ManyRows(rows, log), workers, updates, gap=True)
+        batches, touched = int(engine.arena.samples.sum()), read(log)
+        whole = [n for n in touched if n >= rows]
+        assert batches >= updates
+        assert 1 <= len(whole) <= 50, "not one for each batch"
+        a_batch[rows] = (sum(touched) - sum(whole)) / batches
+        assert a_batch[rows] < 100 * workers * ROWS_A_BATCH * WIDTH
+    assert a_batch[50_000] < 1.5 * a_batch[5_000]
+
+
+@pytest.mark.parametrize("name", ["sync", "allreduce", "hierarchical", "local-sgd"])
+def test_where_order_does_not_matter_the_bits_are_the_simulator_s(cradle, name):
+    task = ManyRows(50)
+    engine = real(cradle, name, task, 3, 10**9, quota=12)
+    sim = Sim(task, solver(name), Cluster(workers=3), feed(3), seed=7, samples_per_worker=12)
+    sim.run(Until(sim, 10**9))
+    assert engine.updates == sim.updates
+    assert (engine.bytes < sim.bytes) == (name == "sync"), "whose simulated server sends whole vectors back"
+    assert torch.equal(engine.x, sim.point.x)
+
+
+@pytest.mark.parametrize("name", ["asgd", "downpour", "softsync"])
+def test_what_a_server_puts_in_order_is_replayed_bit_for_bit(cradle, topics_file, data_cache, tmp_path, name):
+    """Words on three processes: each follows the server's table by the rows that changed since its last pull."""
+    text = {"name": "word2vec", "data": str(topics_file), "dim": 8, "negatives": 3}
+    there = {"cluster": {"workers": 3}, "budget": {"updates": 150}, "engine": "local", "data": {"batch": 8}}
+    plan = build(make({"task": text, "solver": {"name": name}, "optimizer": {"lr": 0.05}, **there}))
+    done = execute(replace(plan, local={**plan.local, "cradle": cradle}), tmp_path / "run")
+    assert done.status == "done"
+    assert replay(done.path)["equal"]
+
+
+def test_a_history_is_followed_by_the_rows_that_changed():
+    """Two ends of a line, each with a table of its own; the reader may have gone on from what it was sent."""
+    codec, rows, shape = Codec(), torch.tensor([1, 3]), (6, 2)
+    there = Table(torch.zeros(shape)) + RowSparse(rows, torch.ones(2, 2), shape)
+    here = Table(there.array.clone())
+    stray = here + RowSparse(torch.tensor([0, 3]), torch.full((2, 2), 7.0), shape)
+    newest = there + RowSparse(torch.tensor([3, 4]), torch.full((2, 2), 2.0), shape)
+    tensors = {}
+    tree = codec.encode([newest, there, newest], tensors, {"base": there})
+    assert sum(t.numel() for t in tensors.values()) == 2 + 2 * 2, "two rows and where they are"
+    got, base, again = codec.decode(tree, tensors, {"base": here})
+    assert again is got
+    assert base is here
+    assert got.array is here.array
+    assert got.dense().view(shape)[:, 0].tolist() == [0, 1, 0, 3, 2, 0]
+    assert stray.dense().view(shape)[:, 0].tolist() == [7, 1, 0, 8, 0, 0]
+    assert here.dense().view(shape)[:, 0].tolist() == [0, 1, 0, 1, 0, 0]
