@@ -46,6 +46,7 @@ def test_arithmetic_is_that_of_dense_vectors(rows):
         (g + h, dg + dh),
         (g - h, dg - dh),
         (x - 0.5 * g, x - 0.5 * dg),
+        (torch.add(g, h, alpha=0.5), dg + 0.5 * dh),
     ]:
         assert torch.equal(dense(got), want)
     assert torch.equal(g.at(range(R * D)[1::2]), dg[1::2])

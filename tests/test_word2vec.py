@@ -151,6 +151,12 @@ def test_only_plain_sgd_takes_row_sparse_gradients(task):
             build(task, made, cluster(2), batch=8)
 
 
+@pytest.mark.parametrize("name", ["compressed", "dc-asgd", "gap-aware"])
+def test_rules_that_work_on_single_components_are_refused(task, name):
+    with pytest.raises(ConfigError, match="works on single components of whole vectors"):
+        build(task, solver(name), cluster(2), batch=8)
+
+
 def test_lost_adds_are_for_dense_vectors(task):
     with pytest.raises(ConfigError, match=r"solver\.atomic must be true for row-sparse gradients"):
         simulate(task, solver("hogwild", atomic=False), cluster(2), updates=5, batch=8)

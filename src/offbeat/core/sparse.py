@@ -95,6 +95,9 @@ class RowSparse:
         if func in _BINARY and len(args) == 2:
             x, y = args
             return _BINARY[func](x, y)
+        if func is torch.add and kwargs is not None and set(kwargs) == {"alpha"}:  # Nesterov's g + mu v
+            x, y = args
+            return x + kwargs["alpha"] * y
         raise TypeError(f"a row-sparse value has no {getattr(func, '__name__', func)}")
 
 

@@ -21,6 +21,7 @@ class Compressed(ParameterServer):
     line = "ASGD with top-k or sign compression and error feedback"
     paper = "-"
     cite = ("stich2018", "karimireddy2019")
+    elementwise = True
 
     def __init__(self, opt: Factory, *, kind: str = "topk", share: float = 0.01) -> None:
         plain_sgd(opt, "compressed", "error feedback is exact only for a linear rule")

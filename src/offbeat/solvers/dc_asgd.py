@@ -21,6 +21,7 @@ class DCASGD(ParameterServer):
     line = "ASGD with delay compensation by g*g*(x - x_read)"
     paper = "lamour2023"
     cite = ("zheng2017dcasgd",)
+    elementwise = True
 
     def __init__(self, opt: Factory, *, lam: float = 0.04, adaptive: bool = False, decay: float = 0.95) -> None:
         self.lam = number("lam", lam)

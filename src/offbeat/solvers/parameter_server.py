@@ -19,8 +19,10 @@ from typing import Any, ClassVar
 
 from offbeat.core import trace
 from offbeat.core.effects import Applied, Call, Grad, Gradient, Refused, Reply, ServerEffect, Stepped, View
+from offbeat.core.errors import ConfigError
 from offbeat.core.reduction import weighted_mean
 from offbeat.core.solver import Round, Solver, World
+from offbeat.core.sparse import Table
 from offbeat.core.void import Void
 from offbeat.solvers.optimizers import AnyStepper, Factory, start
 
@@ -98,6 +100,8 @@ class ParameterServer(Solver):
     records: ClassVar[tuple[type, ...]] = (Server, Worker, Held)
     clip: float | None = None
     clip_at: str = "worker"
+    elementwise: ClassVar[bool] = False
+    """Whether it needs more of a gradient than to scale and to add it."""
     introduce: float = 0.0
 
     def __init__(
@@ -123,6 +127,11 @@ class ParameterServer(Solver):
         return mine and slots == (None,) * 4 and not self.introduce
 
     def init_server(self, x0: Any, world: World) -> Server:
+        if self.elementwise and isinstance(x0, Table):
+            raise ConfigError(
+                f"{type(self).__name__} works on single components of whole vectors, and this task's gradients are "
+                "row-sparse: take a rule that only scales and adds them, such as asgd"
+            )
         s = Server(x0, 0, self.server_optimizer(x0, world), world, set(world.present))
         if self.introduce:
             s.live = {i for i in s.live if self._introduced(s, i)}

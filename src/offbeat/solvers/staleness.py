@@ -94,6 +94,7 @@ class GapAware(ParameterServer):
     line = "ASGD that shrinks each component by how far the parameters have moved"
     paper = "-"
     cite = ("barkai2020",)
+    elementwise = True
 
     def __init__(self, opt: Factory, *, gamma: float = 0.999, eps: float = 1e-8) -> None:
         self.gamma, self.eps = number("gamma", gamma, 0.0, 1.0, open_end=True), number("eps", eps)
