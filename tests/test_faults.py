@@ -206,7 +206,36 @@ def started(tmp_path):
     yield start
     for process in processes:
         process.kill()
-        process.communicate()
+        process.communicate(timeout=LIMIT)  # whoever is left of its family holds the pipe open
+
+
+STOPPED_TOO_SOON = """
+import os, signal, sys, time
+from offbeat.engines.local import nursery
+from offbeat.engines.local.wire import Channel
+
+bind = nursery.die_with_parent
+nursery.die_with_parent = lambda: (time.sleep(0.5), bind())  # a child that is slow to do it
+made = object.__new__(nursery.Nursery)
+made.control, made.children = Channel.pair()[0], {}
+Channel.send = lambda *_: None
+child = made._fork("worker", 0, signal.pause, print)
+os.kill(child, signal.SIGSTOP)
+print(child, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_child_that_is_stopped_as_soon_as_it_is_known_still_ends_with_its_parent():
+    process = subprocess.Popen([sys.executable, "-c", STOPPED_TOO_SOON], stdout=subprocess.PIPE, text=True)
+    child = int(process.stdout.readline())
+    try:
+        process.wait(LIMIT)
+        until(lambda: not alive(child), "the end of the child")
+    finally:
+        if alive(child):
+            os.kill(child, signal.SIGKILL)
+        process.stdout.close()
 
 
 def test_after_sigkill_of_the_parent_nothing_is_left(started):

@@ -129,10 +129,15 @@ class Nursery:
         workers.close()
 
     def _fork(self, role: str, rank: int, body: Callable[[], None], complain: Callable[[str], None]) -> int:
+        """Returns when the child is sure to end with us: stopped before that, it would outlive everybody."""
         me = os.getpid()
+        bound, binding = os.pipe()
         pid = os.fork()
         if pid == 0:
-            _be_child(me, self.control, body, complain)
+            _be_child(me, binding, self.control, body, complain)
+        os.close(binding)
+        os.read(bound, 1)  # nothing comes: its other end is closed
+        os.close(bound)
         self.children[pid] = (role, rank)
         self.control.send(("started", role, rank, pid))
         return pid
@@ -155,11 +160,14 @@ class Nursery:
             self.control.send(("ended", role, rank, os.waitstatus_to_exitcode(status)))
 
 
-def _be_child(parent: int, control: Channel, body: Callable[[], None], complain: Callable[[str], None]) -> NoReturn:
+def _be_child(
+    parent: int, binding: int, control: Channel, body: Callable[[], None], complain: Callable[[str], None]
+) -> NoReturn:
     """Never returns into the nursery's code."""
     code = 1
     try:
         die_with_parent()
+        os.close(binding)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         control.close()
