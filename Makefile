@@ -13,7 +13,7 @@ test: $(STAMP)
 	$(BIN)/pytest -n 2
 
 slow: $(STAMP)
-	$(BIN)/pytest -m slow -n 2 --timeout 1200
+	$(BIN)/pytest -m slow -n 2 --timeout 600 --durations 10
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

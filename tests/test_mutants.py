@@ -51,7 +51,18 @@ def test_a_mutant_is_rejected(mutant, tmp_path):
     file = copy / mutant.file
     file.write_text(file.read_text(encoding="utf-8").replace(mutant.old, mutant.new, 1), encoding="utf-8")
     name, *words = mutant.tests.split(maxsplit=1)
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(TESTS / name)]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-x",
+        "-p",
+        "no:cacheprovider",
+        "--timeout",
+        "120",
+        str(TESTS / name),
+    ]
     command += ["-k", words[0]] if words else []
     env = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(command, env=env, cwd=TESTS.parent, capture_output=True, text=True, timeout=300, check=False)

@@ -511,7 +511,7 @@ def test_a_killed_run_ends_like_one_that_was_not(name, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("pool", [0, 2])
 @pytest.mark.parametrize("name", ["asgd/norm", "asgd-adam/global", "sync/dropout", "constant-delay/dropout"])
 def test_kill_storm(name, pool, tmp_path):
