@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 import offbeat
 from harness import USABLE, Stop, build, cluster, mlp_task, optimizer_options, points, simulate
+from offbeat.core.codec import fields_of
 from offbeat.core.feed import Feed
 from offbeat.core.permutation import Permutation
 from offbeat.core.seeds import BLOCK, Draws, generator, key64
@@ -261,7 +262,7 @@ class Ledger:
             for value in thing:
                 self.add(label, value)
         elif type(thing).__module__.startswith("offbeat.core"):  # an effect, a gradient, a view
-            for name in type(thing).__slots__:
+            for name in fields_of(type(thing)):
                 self.add(f"{label} {type(thing).__name__}.{name}", getattr(thing, name))
 
     def check(self) -> None:

@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
+from msgspec import Struct
 from torch import Tensor
 
 from offbeat.core import effects
@@ -33,18 +34,22 @@ _SCALARS = (str, int, float, bool, type(None))
 
 
 def fields_of(kind: type) -> tuple[str, ...]:
-    """Names of a record's fields: a dataclass's, a named tuple's, or the slots of a plain class."""
+    """Names of a record's fields: a struct's, a dataclass's, a named tuple's, or the slots of a plain class."""
+    if issubclass(kind, Struct):
+        return kind.__struct_fields__
     if dataclasses.is_dataclass(kind):
         return tuple(f.name for f in dataclasses.fields(kind))
     if hasattr(kind, "_fields"):
         return tuple(kind._fields)
     if not hasattr(kind, "__slots__"):
-        raise AttributeError(f"{kind.__name__} is no record: it is neither a dataclass nor a named tuple nor has slots")
+        raise AttributeError(
+            f"{kind.__name__} is no record: it is neither a struct nor a dataclass nor a named tuple nor has slots"
+        )
     return tuple(name for base in reversed(kind.__mro__) for name in getattr(base, "__slots__", ()))
 
 
 def _build(kind: type, values: dict[str, Any]) -> Any:
-    if hasattr(kind, "_fields"):
+    if hasattr(kind, "_fields") or issubclass(kind, Struct):
         return kind(**values)
     made: Any = object.__new__(kind)
     for name, value in values.items():

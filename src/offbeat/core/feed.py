@@ -56,7 +56,8 @@ class Feed:
         """The worker's next (source, draw)."""
         k = self.draws[worker]
         self.draws[worker] = k + 1
-        return self.nth(worker, k)
+        # `nth`, written out: a simulation without gradients does little else
+        return (0, k * self._workers + worker) if self._interleaved else (worker, k)
 
     def nth(self, worker: int, k: int) -> tuple[int, int]:
         """The worker's k-th (source, draw)."""

@@ -13,7 +13,7 @@ from typing import Any
 from offbeat.core.effects import Applied, Call, Cancel, Grad, Gradient, Reply, Stepped, View
 from offbeat.core.reduction import payload_bytes
 from offbeat.core.solver import Round, Solver
-from offbeat.core.trace import APPLIED, staleness
+from offbeat.core.trace import APPLIED
 from offbeat.engines.engine import Watcher
 from offbeat.engines.sim import COMPUTED, SERVED, Sim
 from offbeat.engines.slot import WorkerSlot
@@ -21,16 +21,10 @@ from offbeat.engines.slot import WorkerSlot
 _TICK = 1000  # events between two looks of the watcher: it only shows progress
 
 
-class Pending(Gradient):
+class Pending(Gradient, eq=False, gc=False):
     """A gradient that needs no computing: it is its own job."""
 
-    __slots__ = ("delay",)
-
-    def __init__(self, at: Any, version: int | None, source: int, draw: int, started: float, samples: int) -> None:
-        self.value = self.at = at
-        self.version, self.source, self.draw, self.started, self.samples = version, source, draw, started, samples
-        self.loss, self.delay, self.parts = 0.0, 0.0, ()
-        self.buffers = self.correct = self.norm = None
+    delay: float = 0.0
 
 
 class Timing(Sim):
@@ -97,10 +91,10 @@ class Timing(Sim):
                     free = begins + takes
                     sequence += 1
                     heappush(queue, (free, i, sequence, SERVED, (w.life, payload)))
-                else:
-                    self._lend(now, free, queued, served, sequence, nbytes, samples, applied, updates)
-                    self._follow(i, w, effect)
-                    free, queued, served, sequence, nbytes, samples, applied, updates, enough, many = self._take()
+                    continue  # nothing was applied: no mark can have been reached
+                self._lend(now, free, queued, served, sequence, nbytes, samples, applied, updates)
+                self._follow(i, w, effect)
+                free, queued, served, sequence, nbytes, samples, applied, updates, enough, many = self._take()
             elif code == SERVED and workers[i].life == data[0] and workers[i].alive:
                 outgoing: list[Any] = []
                 for said in on_call(server, i, data[1]):
@@ -108,7 +102,8 @@ class Timing(Sim):
                     if kind is Applied and said.staleness is None and not said.gradient.parts:
                         g, version = said.gradient, said.version
                         read, number, started = g.version, g.samples, g.started
-                        tau, end = staleness(version, read), g.computed
+                        tau = None if version is None or read is None else version - read
+                        end = g.computed
                         # fmt: off
                         note((now, said.worker, g.source, g.draw, read, version, tau, None, True, APPLIED, 0.0, number,
                               started, end, None, None))
@@ -135,7 +130,8 @@ class Timing(Sim):
                         effect = w.round.send(view)
                         if type(effect) is Grad:
                             source, draw = take(j)
-                            w.job = g = Pending(effect.at, effect.version, source, draw, now, batch)
+                            at = effect.at
+                            w.job = g = Pending(at, 0.0, batch, None, None, None, at, effect.version, source, draw, now)
                             for extra in w.delays:
                                 g.delay += extra.next()
                             sequence += 1
@@ -178,7 +174,9 @@ class Timing(Sim):
 
     def _compute_from_now(self, i: int, w: WorkerSlot, effect: Grad) -> None:
         source, draw = self.feed.take(i)
-        g = Pending(effect.at, effect.version, source, draw, self.now, self.feed.batch)
+        g = Pending(
+            effect.at, 0.0, self.feed.batch, None, None, None, effect.at, effect.version, source, draw, self.now
+        )
         if self._scripts is None:
             for delay in w.delays:
                 g.delay += delay.next()

@@ -15,11 +15,10 @@ from offbeat.solvers.optimizers import AnyStepper, Factory, start
 from offbeat.solvers.parameter_server import Held, ParameterServer, Server, Worker
 
 
-class Accrued(Gradient):
+class Accrued(Gradient, eq=False, gc=False):
     """What a worker has accrued since its last push, and whether it wants the parameters back."""
 
-    __slots__ = ("fetch",)
-    fetch: bool
+    fetch: bool = False
 
 
 @dataclass(slots=True)
@@ -117,8 +116,4 @@ class Downpour(ParameterServer):
 
 
 def _accrued(g: Gradient, fetch: bool) -> Accrued:
-    made: Accrued = object.__new__(Accrued)
-    for name in Gradient.__slots__:
-        setattr(made, name, getattr(g, name))
-    made.fetch = fetch
-    return made
+    return Accrued(**{name: getattr(g, name) for name in Gradient.__struct_fields__}, fetch=fetch)

@@ -117,8 +117,8 @@ class ParameterServer(Solver):
     ) -> None:
         self.opt, self.push = opt, push
         self.gate, self.correct, self.collect, self.release, self.view = gate, correct, collect, release, view
-        slots = (gate, correct, collect, release)
-        self._empty = slots == (None,) * 4 and type(self)._step is ParameterServer._step
+        own = type(self)._step is ParameterServer._step and type(self).server_rate is ParameterServer.server_rate
+        self._empty = own and (gate, correct, collect, release) == (None,) * 4
 
     @property
     def answers_at_once(self) -> bool:
@@ -157,7 +157,7 @@ class ParameterServer(Solver):
         if g is None:  # cancelled
             w.view = None
             return
-        value, memory = self.bounded(g.value), w.memory
+        value, memory = g.value if self.clip is None else self.bounded(g.value), w.memory
         if self.push is not None:
             memory, value = self.push(memory, value)
         view = yield Call(g if value is g.value else g.carrying(value))
@@ -169,15 +169,12 @@ class ParameterServer(Solver):
 
     def on_call(self, s: Server, worker: int, payload: Gradient | None) -> Iterable[ServerEffect]:
         g = payload
-        if g is not None and self._empty and self.clip is None and not s.absent:
-            return self._at_once(s, worker, g)
-        return self._through_the_slots(s, worker, g)
-
-    def _at_once(self, s: Server, worker: int, g: Gradient) -> tuple[ServerEffect, ...]:
-        """What empty slots come to, without asking them: thousands of simulated nodes do nothing else."""
+        if g is None or not self._empty or self.clip is not None or s.absent:
+            return self._through_the_slots(s, worker, g)
+        # What empty slots come to, without asking them: thousands of simulated nodes do nothing else.
         applied = Applied(worker, g, s.version, s.x)
         s.samples += g.samples
-        s.x = s.opt.step(g.value, self.server_rate(s), s.samples)
+        s.x = s.opt.step(g.value, self.rate(s.samples), s.samples)
         s.version += 1
         return applied, STEPPED, self._send(s, worker)
 
