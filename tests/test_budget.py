@@ -142,7 +142,7 @@ def test_without_workers_a_run_has_failed():
 @pytest.mark.parametrize(
     ("budget", "match"),
     [
-        ("0updates", "positive"),
+        ("0updates", "more than 0 updates"),
         ("-3epochs", "must be like 6epochs"),
         ("1.5updates", "whole number"),
         ("soon", "must be like 6epochs"),

@@ -36,6 +36,8 @@ class Amount:
             return text
         match = _AMOUNT.fullmatch(text) if isinstance(text, str) else None
         if match is not None:
+            if float(match[1]) == 0:
+                raise ConfigError(f"{what} must be more than 0 {match[2].rstrip('s')}s, got {text!r}")
             return cls(float(match[1]), match[2].rstrip("s") + "s")  # type: ignore[arg-type]  # checked there
         try:
             return cls(parse_duration(text), "seconds")

@@ -511,7 +511,8 @@ class Sim:
         if kind is Applied:
             gap = None
             if self._gap and effect.x is not None:
-                gap = float((effect.x - effect.gradient.at).norm())
+                at = effect.gradient.at
+                gap = 0.0 if effect.x is at else float((effect.x - at).norm())
             self._note(effect.worker, effect.gradient, effect.version, APPLIED, gap, effect.staleness)
             if self.on_applied is not None:
                 self.on_applied(effect)

@@ -116,6 +116,8 @@ class Folder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = open(self.path / "lock", "a+")  # noqa: SIM115  # held for the life of the run
+        except FileExistsError:
+            raise StoreError(f"cannot write to {self.path}: it is a file, and a run needs a folder") from None
         except OSError as e:
             raise StoreError(f"cannot write to {self.path}: {e.strerror}") from None
         try:

@@ -254,6 +254,8 @@ def build_task(name: str, options: Mapping[str, Any], batch: int) -> Task:
         raise unknown("task", name, TASKS)
     known = inspect.signature(factory).parameters
     given = dict(options)
+    if "data" in given and "data" not in known:
+        raise ConfigError(f"task {name!r} brings its own data, got data={given['data']!r}: word2vec takes another")
     for key in given:
         if key not in known and not any(p.kind is p.VAR_KEYWORD for p in known.values()):
             settable = [k for k in known if k != "batch"]

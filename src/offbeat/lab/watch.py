@@ -215,6 +215,10 @@ class Watch:
             raise ConfigError(
                 f"the held-out loss is {row['loss']} at the initial parameters: check the model, the loss and the data"
             )
+        until = self.plan.budget.until
+        if until is not None and row.get(until.metric) is None and engine.samples == 0:
+            known = " and ".join(name for name in HIGHER_IS_BETTER if row.get(name) is not None) or "nothing"
+            raise ConfigError(f"target {until} cannot be reached: task {self.plan.task.name!r} measures {known}")
         self._since = Tally()
         self.metrics.append(row)
         self._keep_best(row, point)
