@@ -129,6 +129,7 @@ def test_the_limit_cuts_by_bytes(tmp_path):
         (b"", {}, "holds no words"),
         (b" \n ... \n", {}, "holds no words"),
         (b"a b c d", {"min_count": 5}, "none of its 4 words comes 5 times or more"),
+        (b"x" * 100_000, {"min_count": 5}, f"the most frequent, '{'x' * 40}...', 1 times"),
         (b"good \xff bad", {}, "is not UTF-8: byte 0xff at 5"),
         ("é".encode("latin-1") * 3, {}, "is not UTF-8: byte 0xe9 at 0"),
         (b"a a b", {"held_out": 1.0}, "held_out must be a share from 0 to below 1, got 1.0"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.table import Column, Table
 
 from offbeat.core.units import format_duration
 
@@ -34,7 +34,7 @@ def _bar(err: Console) -> Progress:
         BarColumn(bar_width=24),
         TaskProgressColumn(),
         TextColumn("{task.fields[note]}"),
-        TimeRemainingColumn(),
+        TimeRemainingColumn(compact=True, table_column=Column(min_width=5, no_wrap=True)),
         console=err,
         transient=True,
     )

@@ -89,12 +89,15 @@ def _execute(
     config: Any, out: Path | None, *, pool: int | None, again: bool, checkpoint_seconds: float, as_json: bool
 ) -> NoReturn:
     from offbeat import terminal
+    from offbeat.lab.engines import IN_PLACE
     from offbeat.lab.plan import build
     from offbeat.lab.run import execute
 
     plan = build(config)
     folder = out if out is not None else Path("runs") / str(plan.key)
     label = f"{plan.task.name} / {plan.solver_name}"
+    if plan.engine == "sim" and plan.solver_name in IN_PLACE and hasattr(plan.task, "sweep") and not as_json:
+        print("on a virtual cluster; --engine threads trains on this machine's cores, and far faster", file=sys.stderr)
     with terminal.run_progress(label, quiet=as_json and not sys.stderr.isatty()) as progress:
         done = execute(plan, folder, pool=pool, again=again, checkpoint_seconds=checkpoint_seconds, progress=progress)
     if as_json:

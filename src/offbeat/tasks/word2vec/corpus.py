@@ -94,6 +94,7 @@ def vocabulary(counts: Counter[str], min_count: int, max_words: int | None, path
     words = sorted((w for w, n in counts.items() if n >= min_count), key=lambda w: (-counts[w], w))[:max_words]
     if len(words) < 2:
         most, times = counts.most_common(1)[0]
+        most = most if len(most) <= 40 else f"{most[:40]}..."  # a file without spaces is one giant word
         raise DataError(
             f"{path}: {len(words) or 'none'} of its {len(counts):,} words comes {min_count} times or more "
             f"(the most frequent, {most!r}, {times} times): lower task.min_count"
