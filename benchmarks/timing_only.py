@@ -20,6 +20,7 @@ import simpy
 from offbeat.core.feed import Feed
 from offbeat.engines import slotted
 from offbeat.engines.cluster import Cluster
+from offbeat.engines.engine import ToTheMark
 from offbeat.engines.timing import Timing
 from offbeat.lab.timing import NoOptimizer
 from offbeat.solvers.asgd import ASGD
@@ -64,23 +65,12 @@ def cluster(workers: int) -> Cluster:
     return Cluster.parse(workers=workers, compute=f"normal({MEAN}s,{STD}s)", service=LOAD * MEAN / workers)
 
 
-class Stop:
-    def mark(self) -> bool:
-        return True
-
-    def tick(self) -> bool:
-        return False
-
-    def suspicious(self, loss: float) -> bool:
-        return False
-
-
 def general(workers: int, updates: int) -> list[tuple[object, ...]]:
     """The rule itself, effect by effect."""
     feed = Feed(None, batch=1, workers=workers, seed=0)
     sim = Timing(Idle(), ASGD(NoOptimizer), cluster(workers), feed, seed=0, resumable=False)
     sim.next_updates = updates
-    sim.run(Stop())
+    sim.run(ToTheMark())
     return sim.rows
 
 

@@ -22,27 +22,15 @@ BOUND, SLACK = 3.0, 0.02
 DIM, WINDOW, NEGATIVES, SAMPLE, MIN_COUNT, RATE = 100, 5, 5, 1e-3, 5, 0.025
 
 
-class Watcher:
-    """Lets the engine run to its first mark."""
-
-    def mark(self) -> bool:
-        return True
-
-    def tick(self) -> bool:
-        return False
-
-    def suspicious(self, loss: float) -> bool:
-        return False
-
-
 def ours(task: Any, threads: int, seed: int) -> tuple[float, float, float]:
     """(seconds, WordSim-353, CPU seconds) of one pass on the threads engine."""
+    from offbeat.engines.engine import ToTheMark
     from offbeat.engines.threads import Threads
 
     engine = Threads(task, None, lambda work: RATE * (1 - work / task.size), workers=threads, seed=seed)
     engine.next_samples, engine.loss_limit = task.size, math.inf
     started = time.process_time()
-    engine.run(Watcher())
+    engine.run(ToTheMark())
     cpu = time.process_time() - started
     engine.close()
     return engine.now, task.evaluate(engine.point, None)["wordsim353"], cpu

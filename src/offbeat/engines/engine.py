@@ -21,6 +21,19 @@ class Watcher(Protocol):
         """A loss that is not finite, or beyond `loss_limit`; True ends the run."""
 
 
+class ToTheMark:
+    """Lets an engine run to the first mark that was set, and looks at nothing."""
+
+    def mark(self) -> bool:
+        return True
+
+    def tick(self) -> bool:
+        return False
+
+    def suspicious(self, loss: float) -> bool:
+        return False
+
+
 class Engine(Protocol):
     """A run in progress, whatever its clock."""
 

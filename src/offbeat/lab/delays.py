@@ -8,24 +8,12 @@ from numpy.typing import NDArray
 from offbeat.core.budget import Amount, Budget
 from offbeat.core.errors import ConfigError
 from offbeat.engines.cluster import Cluster
+from offbeat.engines.engine import ToTheMark
 from offbeat.engines.sim import Sim
 from offbeat.lab.plan import Plan
 from offbeat.solvers import build as build_solver
 from offbeat.solvers.optimizers import optimizer_factory
 from offbeat.tasks.idle import Idle
-
-
-class _Until:
-    """Ends the simulation after so many updates; nothing else to do."""
-
-    def mark(self) -> bool:
-        return True
-
-    def tick(self) -> bool:
-        return False
-
-    def suspicious(self, loss: float) -> bool:
-        return False
 
 
 def simulate(
@@ -43,7 +31,7 @@ def simulate(
     sim = Sim(task, rule, cluster, plan.feed(), seed=seed, resumable=False)
     sim.next_updates, sim.loss_limit = updates + warm, inf
     try:
-        sim.run(_Until())
+        sim.run(ToTheMark())
     finally:
         sim.close()
     taus = [row[6] for row in sim.rows if row[8] and row[6] is not None]

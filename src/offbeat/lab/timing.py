@@ -17,6 +17,7 @@ from offbeat.core.solver import Solver
 from offbeat.core.trace import APPLIED
 from offbeat.engines import slotted
 from offbeat.engines.cluster import Cluster
+from offbeat.engines.engine import ToTheMark
 from offbeat.engines.timing import Timing
 from offbeat.lab.folder import SCHEMA, trace_table
 from offbeat.lab.plan import Plan
@@ -120,20 +121,14 @@ def _general(plan: Plan, limits: tuple[float, float], progress: Progress) -> Any
     return facts, trace_table(sim.rows), sim.breakdown()
 
 
-class _Looker:
-    """The watcher of a simulation that only shows progress."""
+class _Looker(ToTheMark):
+    """Shows progress besides."""
 
     def __init__(self, sim: Timing, progress: Progress) -> None:
         self._sim, self._progress = sim, progress
 
-    def mark(self) -> bool:
-        return True
-
     def tick(self) -> bool:
         self._progress(self._sim.updates, self._sim.now)
-        return False
-
-    def suspicious(self, loss: float) -> bool:
         return False
 
 
