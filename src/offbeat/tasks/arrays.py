@@ -195,11 +195,17 @@ def _checked(x: Bytes, y: Bytes, classes: int) -> _Split:
 
 def _digits() -> tuple[_Split, _Split]:
     """scikit-learn's scans, split by class. RandomState, because numpy promises that its stream never changes."""
-    import numpy as np
-    from sklearn.datasets import load_digits
+    import gzip
+    from importlib.util import find_spec
 
-    bunch = load_digits()
-    x, y = bunch.images.astype(np.uint8)[:, None], bunch.target.astype(np.uint8)
+    import numpy as np
+
+    package = find_spec("sklearn")  # where it is: importing it takes seconds, and all we want is one of its files
+    assert package is not None
+    assert package.origin is not None
+    with gzip.open(Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz", "rt") as file:
+        table = np.loadtxt(file, delimiter=",", dtype=np.uint8)
+    x, y = table[:, :-1].reshape(-1, 1, 8, 8), table[:, -1]
     order = np.random.RandomState(0).permutation(len(y))
     counts = np.bincount(y)
     exact = counts * DIGITS_TEST / len(y)
