@@ -244,6 +244,23 @@ def test_an_elementwise_optimizer_has_the_same_bits_on_the_flat_vector(name):
     assert torch.equal(x, LAYOUT.flatten([p.detach() for p in parts]))
 
 
+def test_plain_sgd_takes_the_short_way_with_the_same_bits_and_all_else_the_long_way():
+    from offbeat.solvers.optimizers import PlainStepper
+
+    x0, gs = torch.linspace(-1, 1, LAYOUT.size), torch.from_numpy(gradients(8)).float()
+    factory = partial(torch.optim.SGD, lr=0.03)
+    short, long = start(factory, x0, LAYOUT), Stepper(factory, x0, LAYOUT)
+    assert isinstance(short, PlainStepper)
+    for k, g in enumerate(gs):
+        assert torch.equal(short.step(g, 1 / (1 + k)), long.step(g, 1 / (1 + k)))
+    again = start(partial(torch.optim.SGD, lr=0.5), x0, LAYOUT)
+    again.load(long.state())
+    assert torch.equal(again.step(gs[0]), short.step(gs[0]))
+    for extra in ({"momentum": 0.9}, {"weight_decay": 0.1}, {"maximize": True}, {"foreach": True}):
+        assert isinstance(start(partial(factory, **extra), x0, LAYOUT), Stepper)
+    assert isinstance(start(factory, x0, LAYOUT, {"*": {"lr": 2.0}}), Stepper)
+
+
 # -- clipping ----------------------------------------------------------------------------------------------------------
 
 

@@ -19,7 +19,7 @@ Factory = Callable[[Iterable[Any]], torch.optim.Optimizer]
 """`functools.partial(torch.optim.Adam, lr=1e-3)`, say."""
 
 # Elementwise rules give the same bits on one flat vector as on separate tensors, in half the time
-# (tests/test_optimizers.py checks every one). The others (Adafactor, Muon, LARS, LAMB) need the shapes.
+# (tests/test_schedules.py checks every one). The others (Adafactor, Muon, LARS, LAMB) need the shapes.
 ELEMENTWISE = frozenset(
     {"SGD", "Adam", "AdamW", "Adagrad", "RMSprop", "NAdam", "RAdam", "Adamax", "Adadelta", "ASGD", "Rprop"}
 )
@@ -214,6 +214,34 @@ class TwoStageStepper:
             stage.load(state)
 
 
+class PlainStepper:
+    """Plain SGD on a vector, x <- x - lr g: one new vector a step and nothing to keep, the same bits as torch's."""
+
+    def __init__(self, made: torch.optim.Optimizer, x0: Tensor) -> None:
+        self.torch, self._x = made, x0.detach()
+
+    @property
+    def lr(self) -> float:
+        return float(self.torch.param_groups[0]["lr"])
+
+    def step(self, g: Tensor, factor: float = 1.0, work: float = 0.0) -> Tensor:
+        return self.step_from(self._x, g, factor)
+
+    def step_from(self, x: Tensor, g: Tensor, factor: float = 1.0, work: float = 0.0) -> Tensor:
+        self._x = torch.add(x, dense(g), alpha=-(self.lr * factor))
+        return self._x
+
+    def moments(self) -> list[Tensor]:
+        return []
+
+    def state(self) -> dict[str, Any]:
+        return {"master": self._x, "state": {}, "param_groups": self.torch.state_dict()["param_groups"]}
+
+    def load(self, saved: Mapping[str, Any]) -> None:
+        self._x = saved["master"]
+        self.torch.load_state_dict({"state": {}, "param_groups": saved["param_groups"]})
+
+
 class RowStepper:
     """Plain SGD on a Table, x <- x - lr g: only the rows of the gradient are touched."""
 
@@ -266,7 +294,7 @@ class NoStepper:
         pass
 
 
-AnyStepper = Stepper | TwoStageStepper | RowStepper | NoStepper
+AnyStepper = Stepper | TwoStageStepper | PlainStepper | RowStepper | NoStepper
 
 
 def start(factory: Factory, x0: Any, layout: Layout, multipliers: Multipliers | None = None) -> AnyStepper:
@@ -279,6 +307,8 @@ def start(factory: Factory, x0: Any, layout: Layout, multipliers: Multipliers | 
         return RowStepper(factory, x0)
     if isinstance(factory, TwoStage):
         return TwoStageStepper(factory, x0, layout, multipliers)
+    if not multipliers and (made := _sample(factory)) is not None and _plain(made):
+        return PlainStepper(made, x0)
     return Stepper(factory, x0, layout, multipliers)
 
 
@@ -320,11 +350,24 @@ class Fresh:
 
 def _elementwise(factory: Factory) -> bool:
     """Whether the factory makes an optimizer that may work on the flat vector."""
+    return type(_sample(factory)).__name__ in ELEMENTWISE
+
+
+def _sample(factory: Factory) -> torch.optim.Optimizer | None:
+    """What the factory makes, on one number; None if it needs a matrix, say."""
     try:
-        made = factory([torch.zeros(1, requires_grad=True)])
+        return factory([torch.zeros(1, requires_grad=True)])
     except (ValueError, TypeError, RuntimeError):
+        return None
+
+
+def _plain(made: torch.optim.Optimizer) -> bool:
+    """Whether a step of this optimizer is x - lr g and nothing else."""
+    if type(made) is not torch.optim.SGD or len(made.param_groups) != 1:
         return False
-    return type(made).__name__ in ELEMENTWISE
+    extras = ("momentum", "weight_decay", "maximize", "foreach", "fused", "differentiable")
+    hooks = made._optimizer_step_pre_hooks or made._optimizer_step_post_hooks
+    return not hooks and not any(made.param_groups[0][k] for k in extras)
 
 
 def _construct(factory: Factory, params: Sequence[Tensor]) -> torch.optim.Optimizer:
