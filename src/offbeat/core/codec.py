@@ -31,10 +31,18 @@ CORE_RECORDS: tuple[type, ...] = (
     Void,
 )
 _SCALARS = (str, int, float, bool, type(None))
+_FIELDS: dict[type, tuple[str, ...]] = {}  # as found
 
 
 def fields_of(kind: type) -> tuple[str, ...]:
     """Names of a record's fields: a struct's, a dataclass's, a named tuple's, or the slots of a plain class."""
+    found = _FIELDS.get(kind)
+    if found is None:
+        found = _FIELDS[kind] = _find_fields(kind)
+    return found
+
+
+def _find_fields(kind: type) -> tuple[str, ...]:
     if issubclass(kind, Struct):
         return kind.__struct_fields__
     if dataclasses.is_dataclass(kind):

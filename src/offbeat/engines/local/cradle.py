@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 
-from offbeat.engines.local.memory import die_with_parent
+from offbeat.engines.local.memory import die_with_parent, keep_freed_memory
 from offbeat.engines.local.wire import Channel, Closed, LocalError
 
 _START = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from offbeat.engines.local.cradle import main; "
@@ -74,6 +74,7 @@ def main(line_fd: int, guardian: int, modules: list[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how a nursery ended
     os.dup2(2, 1)  # what a model prints must not get into --json
+    keep_freed_memory()  # and so do those it forks
     line = Channel(socket.socket(fileno=line_fd))
     import torch
 

@@ -1,15 +1,17 @@
 """Small messages between the processes of one run, over socket pairs that nobody else can see. Vectors go by memory."""
 
 import array
-import json
+import marshal
 import select
 import socket
 import time
+from operator import attrgetter
 from typing import Any
 
 from torch import Tensor
 
 from offbeat.core.codec import Codec
+from offbeat.core.effects import Gradient, View
 from offbeat.core.errors import OffbeatError
 from offbeat.core.sparse import Table
 from offbeat.engines.local.memory import Arena
@@ -50,16 +52,16 @@ class Channel:
 
     def send(self, message: tuple[Any, ...], *fds: int) -> None:
         """Waits while the other end is behind; long messages go in pieces, the last one marked."""
-        data = _dump(message)
+        data, at = marshal.dumps(message), 0
         try:
-            while len(data) > _CHUNK:
-                self.sock.sendall(b"+" + data[:_CHUNK])
-                data = data[_CHUNK:]
+            while len(data) - at > _CHUNK:
+                self.sock.sendall(b"+" + data[at : at + _CHUNK])
+                at += _CHUNK
+            last = b"." + (data[at:] if at else data)
             if fds:
-                rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))
-                self.sock.sendmsg([b"." + data], [rights])
+                self.sock.sendmsg([last], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
             else:
-                self.sock.sendall(b"." + data)
+                self.sock.sendall(last)
         except (BrokenPipeError, ConnectionResetError):
             raise Closed from None
 
@@ -84,63 +86,46 @@ class Channel:
                 raise Closed from None
             if not data:
                 raise Closed
+            if data[:1] == b"." and not self._parts:  # nearly all of them
+                return marshal.loads(memoryview(data)[1:]), fds
             self._parts.append(data[1:])
             if data[:1] == b".":
                 whole = b"".join(self._parts)
                 self._parts.clear()
-                return _load(whole), fds
-
-
-def _dump(message: tuple[Any, ...]) -> bytes:
-    """JSON, with what is bytes behind it."""
-    blobs: list[bytes] = []
-
-    def behind(value: Any) -> Any:
-        if not isinstance(value, bytes):
-            raise TypeError(f"{type(value).__name__} objects go through shared memory, not through a line")
-        blobs.append(value)
-        return {"$bytes": len(value)}
-
-    head = json.dumps(message, default=behind).encode()
-    return b"".join([len(head).to_bytes(4, "little"), head, *blobs])
-
-
-def _load(data: bytes) -> tuple[Any, ...]:
-    """The inverse; tuples come as lists."""
-    at = 4 + int.from_bytes(data[:4], "little")
-
-    def before(node: dict[str, Any]) -> Any:
-        nonlocal at
-        if "$bytes" not in node:
-            return node
-        start, at = at, at + node["$bytes"]
-        return data[start:at]
-
-    return tuple(json.loads(data[4:at], object_hook=None if at == len(data) else before))
+                return marshal.loads(whole), fds
 
 
 class Mail:
     """Payloads with tensors, through a slot of shared memory.
 
     What the other side already has (the vector it was last sent) is named, not copied; of a Table of which it has
-    another version, only the rows that changed are written.
+    another version, only the rows that changed are written. Gradients and views, which nearly all messages are, go as
+    tuples of their numbers; all else as a tree of the codec, which is no tuple.
     """
 
     def __init__(self, codec: Codec, arena: Arena) -> None:
         self._codec, self._arena = codec, arena
 
     def pack(self, payload: Any, slot: int, known: Known) -> tuple[Any, list[Any]]:
+        at = _known_point(payload, known)
+        if at is not None:
+            return (at, *_numbers(payload)), self._arena.write(slot, {"value": payload.value})
         tensors, tables = _apart(known)
         tree = self._codec.encode(payload, tensors, tables)
         new = {name: t for name, t in tensors.items() if name not in known}
         return tree, self._arena.write(slot, new)
 
     def unpack(self, tree: Any, parts: list[Any], slot: int, known: Known) -> Any:
+        if type(tree) is tuple:
+            value, (at, *numbers) = self._arena.read(slot, parts)["value"], tree
+            return Gradient(value, at=known[at], **dict(zip(_NUMBERS, numbers, strict=True)))
         tensors, tables = _apart(known)
         return self._codec.decode(tree, {**tensors, **self._arena.read(slot, parts)}, tables)
 
     def pack_reply(self, value: Any, slot: int, known: Known) -> tuple[Any, list[Any], Known]:
         """Also says what the other side will have then."""
+        if type(value) is View and type(value.x) is Tensor:
+            return (value.version,), self._arena.write(slot, {"x": value.x}), _known(known, {"x": value.x}, {})
         tensors: dict[str, Tensor] = {}
         tables = _apart(known)[1]
         tree = self._codec.encode(value, tensors, tables)
@@ -148,8 +133,21 @@ class Mail:
 
     def unpack_reply(self, tree: Any, parts: list[Any], slot: int, known: Known) -> tuple[Any, Known]:
         tensors, tables = self._arena.read(slot, parts), _apart(known)[1]
-        value = self._codec.decode(tree, tensors, tables)
+        value = View(tensors["x"], *tree) if type(tree) is tuple else self._codec.decode(tree, tensors, tables)
         return value, _known(known, tensors, tables)
+
+
+_NUMBERS = tuple(name for name in Gradient.__struct_fields__ if name not in ("value", "at", "buffers", "parts"))
+_numbers = attrgetter(*_NUMBERS)
+
+
+def _known_point(payload: Any, known: Known) -> str | None:
+    """Of a gradient that is a vector and numbers: the name of the vector it was computed on, which both sides have."""
+    if type(payload) is not Gradient or type(payload.value) is not Tensor:
+        return None
+    if payload.parts or payload.buffers is not None:
+        return None
+    return next((name for name, x in known.items() if x is payload.at), None)
 
 
 def _apart(known: Known) -> tuple[dict[str, Tensor], dict[str, Table]]:

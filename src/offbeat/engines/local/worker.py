@@ -205,7 +205,7 @@ class Worker:
     def _call(self, effect: Call) -> Any:
         arena, i = self.arena, self.rank
         begun = self.clock.now()
-        tree, parts = self.mail.pack(effect.payload, arena.push_slot(i), self.known)
+        tree, parts, _ = self.mail.pack(effect.payload, arena.push_slot(i), self.known)
         sent = self.clock.now()
         works, self._works = self._works, []
         self.channel.send(("call", tree, parts, sent, payload_bytes(effect.payload), works))
