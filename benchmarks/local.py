@@ -4,15 +4,17 @@
 
 Each row runs alone, for so many seconds after a warm-up, in processes with one thread each:
 
-- two independent loops: plain PyTorch, nothing shared: the most that the machine can do; all else is a ratio to it
+- two independent loops: plain PyTorch, nothing shared; all else is a ratio to them
+- the same, keeping the memory they free as our processes do (`keep_freed_memory`): the most that the machine can do
 - the documented Hogwild pattern of PyTorch's examples (mp.spawn, share_memory, an optimizer each)
 - offbeat: ASGD through the server, Hogwild!, synchronous SGD by the server and by all-reduce
-- Ray's documented asynchronous parameter server, if ray is installed
+- Ray's documented asynchronous parameter server (`ray_server.py`), if ray is installed
 """
 
 import argparse
 import importlib.util
 import statistics
+import sys
 import time
 from typing import Any
 
@@ -21,6 +23,8 @@ import torch.multiprocessing as mp
 from torch.nn import functional as F
 
 import offbeat
+import ray_server
+from offbeat.engines.local.memory import keep_freed_memory
 from offbeat.tasks.arrays import load
 from offbeat.tasks.models.lenet import lenet5
 
@@ -67,18 +71,23 @@ def _independent(rank: int, seconds: float, counts: Any, gate: Any) -> None:
     loop(model(), rank, seconds, counts, gate)
 
 
+def _keeping(rank: int, seconds: float, counts: Any, gate: Any) -> None:
+    keep_freed_memory()
+    loop(model(), rank, seconds, counts, gate)
+
+
 def _hogwild(rank: int, net: torch.nn.Module, seconds: float, counts: Any, gate: Any) -> None:
     loop(net, rank, seconds, counts, gate)
 
 
-def loops(workers: int, seconds: float, shared: bool) -> float:
+def loops(body: Any, workers: int, seconds: float) -> float:
     """Samples per second of all loops together."""
     context = mp.get_context("spawn")
     counts, gate = context.Array("q", workers), context.Barrier(workers)
-    net = model()
-    net.share_memory()
-    arguments = (net, seconds, counts, gate) if shared else (seconds, counts, gate)
-    mp.spawn(_hogwild if shared else _independent, args=arguments, nprocs=workers)
+    shared: tuple[Any, ...] = ()
+    if body is _hogwild:
+        shared = (model().share_memory(),)
+    mp.spawn(body, args=(*shared, seconds, counts, gate), nprocs=workers)
     return sum(counts) / seconds
 
 
@@ -97,25 +106,37 @@ def ours(solver: Any, workers: int, seconds: float) -> tuple[float, dict[str, An
 
 
 def throughput(workers: int, seconds: float, repeats: int) -> None:
-    rows: list[tuple[str, Any]] = [
-        ("independent loops", lambda: loops(workers, seconds, shared=False)),
-        ("PyTorch's Hogwild pattern", lambda: loops(workers, seconds, shared=True)),
-        ("offbeat asgd", lambda: ours(offbeat.solver("asgd", lr=LR), workers, seconds)[0]),
-        ("offbeat hogwild", lambda: ours(offbeat.solver("hogwild", lr=LR), workers, seconds)[0]),
-        ("offbeat sync (server)", lambda: ours(offbeat.solver("sync", lr=LR), workers, seconds)[0]),
-        ("offbeat sync (all-reduce)", lambda: ours(offbeat.solver("local-sgd", H=1, lr=LR), workers, seconds)[0]),
-    ]
-    found: dict[str, list[float]] = {name: [] for name, _ in rows}
-    for _ in range(repeats):  # interleaved, so that all rows see the same machine
-        for name, measure in rows:
+    def rule(name: str, **options: Any) -> Any:
+        return lambda: ours(offbeat.solver(name, lr=LR, **options), workers, seconds)[0]
+
+    rows: dict[str, Any] = {
+        "independent loops": lambda: loops(_independent, workers, seconds),
+        "the same, memory kept": lambda: loops(_keeping, workers, seconds),
+        "PyTorch's Hogwild pattern": lambda: loops(_hogwild, workers, seconds),
+        "offbeat asgd": rule("asgd"),
+        "offbeat hogwild": rule("hogwild"),
+        "offbeat sync (server)": rule("sync"),
+        "offbeat sync (all-reduce)": rule("local-sgd", H=1),
+    }
+    if importlib.util.find_spec("ray") is not None:
+        rows["Ray's parameter server"] = lambda: ray_server.samples_per_second(workers, seconds, BATCH, LR)
+    found: dict[str, list[float]] = {name: [] for name in rows}
+    for k in range(repeats):  # interleaved, so that all rows see the same machine
+        for name, measure in rows.items():
             found[name].append(measure())
+            say(f"{k + 1}/{repeats}  {name}: {found[name][-1]:.0f} samples/s")
     base = found["independent loops"]
     print(f"samples/s of {workers} workers, as a ratio to {workers} independent loops (median of {repeats})")
     for name, values in found.items():
         ratios = [v / b for v, b in zip(values, base, strict=True)]
         print(f"  {name:28} {statistics.median(ratios):.3f}   ({statistics.median(values):.0f} samples/s)")
-    if importlib.util.find_spec("ray") is None:
+    if len(rows) == 7:
         print("  Ray's parameter server       -       (ray is not installed)")
+
+
+def say(text: str) -> None:
+    """Progress, beside the table."""
+    print(text, file=sys.stderr, flush=True)
 
 
 def locks(seconds: float, most: int) -> None:
