@@ -190,7 +190,7 @@ class ModuleTask:
         """This thread's module, its parameters now views of the point."""
         module: nn.Module | None = getattr(self._threads, "module", None)
         if module is None:
-            module = copy.deepcopy(self._prototype)
+            module = copy.deepcopy(self._prototype).train()
             self._threads.module, self._threads.params = module, list(_trainable(module))
         for p, view in zip(self._threads.params, self.layout.views(point.x), strict=True):
             p.data = view
@@ -198,7 +198,9 @@ class ModuleTask:
         return module
 
     def _gradient(self, point: Point, batch: Indices) -> Gradient:
-        model = self._module(point).train()
+        model = self._module(point)
+        if not model.training:
+            model.train()  # a walk over all modules: only after an evaluation
         inputs, target = self._train.batch(batch)
         output = model(inputs)
         self._check(output, target)
@@ -208,7 +210,9 @@ class ModuleTask:
         buffers: Buffers = None
         if point.buffers is not None:
             buffers = {n: b.detach().clone() for n, b in model.named_buffers()}
-        return Gradient(value, loss.item(), len(batch), correct(output, target), float(value.norm()), buffers)
+        return Gradient(
+            value, loss.item(), len(batch), correct(output, target), torch.linalg.vector_norm(value).item(), buffers
+        )
 
     def _predictions(self, samples: Samples, point: Point, mapper: Mapper) -> Predictions:
         """What is predicted; asked twice in a row for the same (at the end of a run, say), it answers from memory."""

@@ -350,7 +350,7 @@ class Server:
 
     def _on_call(self, peer: Peer, tree: Any, parts: list[Any], sent: float, size: int, works: list[int]) -> None:
         begun = self.clock.now()
-        payload, _ = self.mail.unpack(tree, parts, self.arena.push_slot(peer.rank), peer.known)
+        payload = self.mail.unpack(tree, parts, self.arena.push_slot(peer.rank), peer.known)
         self.books.bytes += size
         for work in works:
             self.books.happened("work", peer.rank, work)
@@ -443,7 +443,7 @@ class Server:
                 while (message := peer.channel.receive(0)) is not None:
                     if message[0] == "call":
                         arrived = True
-                        payload, _ = self.mail.unpack(message[1], message[2], self.arena.push_slot(i), peer.known)
+                        payload = self.mail.unpack(message[1], message[2], self.arena.push_slot(i), peer.known)
                         if isinstance(payload, Gradient):
                             self.books.note(i, payload, self._version, IN_FLIGHT, None)
             if self.books.settle(i, self._version, IN_FLIGHT) or arrived:

@@ -1,13 +1,13 @@
 """Small messages between the processes of one run, over socket pairs that nobody else can see. Vectors go by memory."""
 
 import array
-import marshal
 import select
 import socket
 import time
 from operator import attrgetter
 from typing import Any
 
+from msgspec import msgpack
 from torch import Tensor
 
 from offbeat.core.codec import Codec
@@ -20,6 +20,7 @@ Known = dict[str, Tensor | Table]
 """What the two ends of a line both have, by name."""
 
 _CHUNK = 60_000
+_encode, _decode = msgpack.Encoder().encode, msgpack.Decoder().decode  # tuples come as lists
 
 
 class Closed(Exception):  # noqa: N818 - nothing went wrong here
@@ -52,7 +53,7 @@ class Channel:
 
     def send(self, message: tuple[Any, ...], *fds: int) -> None:
         """Waits while the other end is behind; long messages go in pieces, the last one marked."""
-        data, at = marshal.dumps(message), 0
+        data, at = _encode(message), 0
         try:
             while len(data) - at > _CHUNK:
                 self.sock.sendall(b"+" + data[at : at + _CHUNK])
@@ -87,12 +88,12 @@ class Channel:
             if not data:
                 raise Closed
             if data[:1] == b"." and not self._parts:  # nearly all of them
-                return marshal.loads(memoryview(data)[1:]), fds
+                return tuple(_decode(memoryview(data)[1:])), fds
             self._parts.append(data[1:])
             if data[:1] == b".":
                 whole = b"".join(self._parts)
                 self._parts.clear()
-                return marshal.loads(whole), fds
+                return tuple(_decode(whole)), fds
 
 
 class Mail:
@@ -100,7 +101,7 @@ class Mail:
 
     What the other side already has (the vector it was last sent) is named, not copied; of a Table of which it has
     another version, only the rows that changed are written. Gradients and views, which nearly all messages are, go as
-    tuples of their numbers; all else as a tree of the codec, which is no tuple.
+    their numbers under a name; all else as a tree of the codec, whose names begin with $.
     """
 
     def __init__(self, codec: Codec, arena: Arena) -> None:
@@ -109,15 +110,15 @@ class Mail:
     def pack(self, payload: Any, slot: int, known: Known) -> tuple[Any, list[Any]]:
         at = _known_point(payload, known)
         if at is not None:
-            return (at, *_numbers(payload)), self._arena.write(slot, {"value": payload.value})
+            return {"gradient": (at, *_numbers(payload))}, self._arena.write(slot, {"value": payload.value})
         tensors, tables = _apart(known)
         tree = self._codec.encode(payload, tensors, tables)
         new = {name: t for name, t in tensors.items() if name not in known}
         return tree, self._arena.write(slot, new)
 
     def unpack(self, tree: Any, parts: list[Any], slot: int, known: Known) -> Any:
-        if type(tree) is tuple:
-            value, (at, *numbers) = self._arena.read(slot, parts)["value"], tree
+        if type(tree) is dict and "gradient" in tree:
+            value, (at, *numbers) = self._arena.read(slot, parts)["value"], tree["gradient"]
             return Gradient(value, at=known[at], **dict(zip(_NUMBERS, numbers, strict=True)))
         tensors, tables = _apart(known)
         return self._codec.decode(tree, {**tensors, **self._arena.read(slot, parts)}, tables)
@@ -125,15 +126,21 @@ class Mail:
     def pack_reply(self, value: Any, slot: int, known: Known) -> tuple[Any, list[Any], Known]:
         """Also says what the other side will have then."""
         if type(value) is View and type(value.x) is Tensor:
-            return (value.version,), self._arena.write(slot, {"x": value.x}), _known(known, {"x": value.x}, {})
+            tree, new = {"view": value.version}, {"x": value.x}
+            return tree, self._arena.write(slot, new), _known(known, new, {})
         tensors: dict[str, Tensor] = {}
         tables = _apart(known)[1]
-        tree = self._codec.encode(value, tensors, tables)
-        return tree, self._arena.write(slot, tensors), _known(known, tensors, tables)
+        return (
+            self._codec.encode(value, tensors, tables),
+            self._arena.write(slot, tensors),
+            _known(known, tensors, tables),
+        )
 
     def unpack_reply(self, tree: Any, parts: list[Any], slot: int, known: Known) -> tuple[Any, Known]:
         tensors, tables = self._arena.read(slot, parts), _apart(known)[1]
-        value = View(tensors["x"], *tree) if type(tree) is tuple else self._codec.decode(tree, tensors, tables)
+        if type(tree) is dict and "view" in tree:
+            return View(tensors["x"], tree["view"]), _known(known, tensors, {})
+        value = self._codec.decode(tree, tensors, tables)
         return value, _known(known, tensors, tables)
 
 

@@ -29,6 +29,7 @@ from offbeat.core.seeds import Draws, key64
 from offbeat.core.solver import Round
 from offbeat.core.task import Point
 from offbeat.engines.local import ring
+from offbeat.engines.local.books import distance
 from offbeat.engines.local.exchange import Mixing, Post, SharedVector, Sums
 from offbeat.engines.local.setup import Site
 from offbeat.engines.local.wire import Channel, Closed, Known, Mail
@@ -205,7 +206,7 @@ class Worker:
     def _call(self, effect: Call) -> Any:
         arena, i = self.arena, self.rank
         begun = self.clock.now()
-        tree, parts, _ = self.mail.pack(effect.payload, arena.push_slot(i), self.known)
+        tree, parts = self.mail.pack(effect.payload, arena.push_slot(i), self.known)
         sent = self.clock.now()
         works, self._works = self._works, []
         self.channel.send(("call", tree, parts, sent, payload_bytes(effect.payload), works))
@@ -262,7 +263,7 @@ class Worker:
         elif type(effect) is Applied:
             g, gap = effect.gradient, None
             if self.site.options.gap and effect.x is not None:
-                gap = float((effect.x - g.at).norm())
+                gap = distance(effect.x, g.at)
             seen = (effect.version, effect.staleness, gap)
             record = ring.of_gradient(ring.APPLIED_ROW, self.clock.now(), g, *seen)
             arena.announced[i] += g.samples
