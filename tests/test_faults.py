@@ -62,8 +62,9 @@ def test_a_barrier_forms_anew_without_the_lost(cradle):
     assert "left out" in engine.incidents[0]
 
 
-def test_an_all_reduce_forms_anew_and_its_members_still_agree(cradle):
-    options = Options(quota=15 * 8, faults=(Fault("kill", 5, worker=0),))
+@pytest.mark.parametrize("short", [1 << 20, 0], ids=["summed whole", "in slices"])
+def test_an_all_reduce_forms_anew_and_its_members_still_agree(cradle, short):
+    options = Options(quota=15 * 8, faults=(Fault("kill", 5, worker=0),), short=short)
     engine = run(cradle, solver("local-sgd", H=1, lr=0.1), workers=3, updates=10**9, options=options)
     assert engine.ended == "idle"
     x1, x2 = (engine.arena.published(i)[0] for i in (1, 2))

@@ -17,8 +17,11 @@ from trees import Tree
 ONE_OF_EACH = list({c.solver: c for c in CASES if c.workers > 1 or c.solver in ("plain", "constant-delay")}.values())
 """The last case of each solver: the one with most options."""
 
-ORDERLY = [c for c in CASES if c.solver in ("sync", "easgd", "ea-msgd", "local-sgd", "slowmo", "diloco", "all-reduce")]
+REDUCING = ("allreduce", "hierarchical", "local-sgd", "slowmo", "diloco")
+ORDERLY = [c for c in CASES if c.solver in ("sync", "easgd", "ea-msgd", *REDUCING)]
 """Methods whose result does not depend on who comes first: barriers and turns."""
+
+SUMS = {"summed whole by everybody": 1 << 20, "summed in slices": 0}
 
 
 @pytest.fixture(scope="module")
@@ -61,12 +64,15 @@ def test_every_solver_runs_on_real_processes_and_keeps_its_books(cradle, case):
     assert all(r.staleness is None or r.staleness >= 0 for r in rows)
 
 
+@pytest.mark.parametrize("sums", SUMS)
 @pytest.mark.parametrize("case", ORDERLY, ids=str)
-def test_where_order_does_not_matter_the_bits_are_the_simulator_s(cradle, case):
+def test_where_order_does_not_matter_the_bits_are_the_simulator_s(cradle, case, sums):
     """Each worker computes twelve gradients and leaves, here as there."""
     if case.options.get("order") == "arrival":
         pytest.skip("exchanges come as they come")
-    engine = local(cradle, case, 10**9, Options(quota=12))
+    if case.solver not in REDUCING and not SUMS[sums]:
+        pytest.skip("it sums nothing")
+    engine = local(cradle, case, 10**9, Options(quota=12, short=SUMS[sums]))
     try:
         assert engine.run(Until(engine, 10**9)) == "idle"
         engine.finish()
@@ -80,11 +86,12 @@ def test_where_order_does_not_matter_the_bits_are_the_simulator_s(cradle, case):
     assert torch.equal(x, sim.point.x)
 
 
-def test_sums_within_groups_have_the_bits_of_the_simulator(cradle):
+@pytest.mark.parametrize("sums", SUMS)
+def test_sums_within_groups_have_the_bits_of_the_simulator(cradle, sums):
     workers = 5  # a ragged last group, and slices of unequal length
-    factory = optimizer_factory("sgd", lr=0.05)
+    factory, options = optimizer_factory("sgd", lr=0.05), Options(quota=9, short=SUMS[sums])
     engine = Local(
-        Bowl(), Tree(factory), Cluster(workers=workers), feed(workers), seed=7, options=Options(quota=9), cradle=cradle
+        Bowl(), Tree(factory), Cluster(workers=workers), feed(workers), seed=7, options=options, cradle=cradle
     )
     try:
         assert engine.run(Until(engine, 10**9)) == "idle"

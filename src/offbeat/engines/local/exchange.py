@@ -87,7 +87,12 @@ def lost_share(arena: Arena, x0: Tensor) -> float | None:
 
 
 class Sums:
-    """All-reduce: the server says when all have come, each sums its slice in worker order, all have the same bits."""
+    """All-reduce: the server says when all have come; all is summed in worker order, so that all have the same bits.
+
+    Each sums its slice of a long vector; short ones everybody sums whole, which is cheaper than another message. Then
+    a slow one may still read when a fast one gives its next vector, which is why there are two places for them: the
+    fast one cannot come to the third before the slow one has come to the second, as everybody takes part.
+    """
 
     def __init__(self, worker: "Worker") -> None:
         self._worker, self._arena = worker, worker.arena
@@ -96,21 +101,34 @@ class Sums:
         worker, arena = self._worker, self._arena
         begun = worker.clock.now()
         value, size = effect.value, 0
-        rows: Any = None
+        at, rows = 2 if effect.members is not None else int(arena.sums[worker.rank]) % 2, None
         if effect.weight and isinstance(value, RowSparse):
             rows = worker.mail.pack(value, arena.push_slot(worker.rank), {})
         elif effect.weight:
             size = len(value)
-            arena.pushed(worker.rank, size).copy_(dense(value))
+            arena.given(worker.rank, at, size).copy_(dense(value))
+            arena.sums[worker.rank] += at < 2
         members = None if effect.members is None else list(effect.members)
-        worker.channel.send(("reduce", effect.weight, members, effect.group, size, rows))
+        worker.channel.send(("reduce", effect.weight, members, effect.group, size, at, rows))
         arena.communicating[worker.rank] += worker.clock.now() - begun
-        _, at, size, weight, alive, work, rows = worker.await_("reduced")
+        _, at, size, weight, alive, work, rows, summands = worker.await_("reduced")
+        begun = worker.clock.now()
         if rows is not None:
             value = self._rows(rows, arena.own_slot(at))
+        elif summands is not None:
+            value = self._mean(slice(0, size), size, *summands)
         else:
             value = arena.own(at, size).clone() if size else None
+        arena.communicating[worker.rank] += worker.clock.now() - begun
         return Reduced(value, weight, tuple(alive), work)
+
+    def _mean(self, part: slice, size: int, given: list[Any], weights: list[float], group: int | None) -> Tensor:
+        values = [self._arena.given(j, at, size)[part] for j, at in given]
+        if len(values) == 1:
+            return values[0].clone()
+        mean: Tensor
+        mean = weighted_mean(values, weights) if group is None else hierarchical_mean(values, weights, group)
+        return mean
 
     def sum_rows(self, at: int, given: list[int], weights: list[float], group: int | None, all_rows: list[Any]) -> None:
         """Row-sparse values, all by one worker: they are few rows, and which ones is known only after the sum."""
@@ -125,15 +143,11 @@ class Sums:
         tree, parts = rows
         return self._worker.mail.unpack(tree, parts, slot, {})
 
-    def sum_slice(
-        self, at: int, size: int, given: list[int], weights: list[float], group: int | None, k: int, n: int
-    ) -> None:
+    def sum_slice(self, at: int, size: int, summands: list[Any], k: int, n: int) -> None:
         """Slice k of n, into the vector of worker `at`."""
         begun = self._worker.clock.now()
         mine = slice(k * size // n, (k + 1) * size // n)
-        values = [self._arena.pushed(j, size)[mine] for j in given]
-        mean = weighted_mean(values, weights) if group is None else hierarchical_mean(values, weights, group)
-        self._arena.own(at, size)[mine] = mean
+        self._arena.own(at, size)[mine] = self._mean(mine, size, *summands)
         self._worker.channel.send(("summed", at, k))
         self._arena.communicating[self._worker.rank] += self._worker.clock.now() - begun
 

@@ -9,24 +9,33 @@ if TYPE_CHECKING:
 class Asked:
     """A worker's part in an all-reduce."""
 
-    def __init__(self, weight: float, members: tuple[int, ...] | None, group: int | None, size: int, rows: Any) -> None:
+    def __init__(
+        self, weight: float, members: tuple[int, ...] | None, group: int | None, size: int, at: int, rows: Any
+    ) -> None:
         self.weight, self.members, self.group, self.size = weight, members, group, size
+        self.at = at  # where its vector lies
         self.rows = rows  # where those of a row-sparse value lie
 
 
 class Round:
-    """An all-reduce whose members have all come: its slices are being summed."""
+    """An all-reduce whose members have all come: each sums its slice, or the whole where that is short."""
 
-    def __init__(self, at: int, alive: list[int], asked: list[Asked]) -> None:
+    def __init__(self, at: int, alive: list[int], asked: list[Asked], short: int) -> None:
         self.at, self.alive = at, alive
         self.given = [i for i, a in zip(alive, asked, strict=True) if a.weight]
         self.weights = [a.weight for a in asked if a.weight]
         self.group = asked[0].group
+        self.places = [(i, a.at) for i, a in zip(alive, asked, strict=True) if a.weight]
         self.size = max(a.size for a in asked)
         self.rows = [a.rows for a in asked if a.weight and a.rows is not None]
         self.sum: Any = None  # where the sum of row-sparse values lies,
         self.nbytes = 0  # and what it takes
+        self.whole = asked[0].members is None and not self.rows and self.size * len(self.given) <= short
         self.owner = {0: alive[0]} if self.rows else dict(enumerate(alive))  # slice -> who sums it
+
+    @property
+    def summands(self) -> tuple[Any, ...]:
+        return self.places, self.weights, self.group
 
 
 class Gathering:
@@ -37,8 +46,8 @@ class Gathering:
         self._waiting: dict[int, Asked] = {}
         self._rounds: dict[int, Round] = {}  # by the worker in whose memory the result comes to lie
 
-    def begin(self, i: int, weight: float, members: Any, group: int | None, size: int, rows: Any) -> None:
-        asked = Asked(weight, None if members is None else tuple(members), group, size, rows)
+    def begin(self, i: int, weight: float, members: Any, group: int | None, size: int, at: int, rows: Any) -> None:
+        asked = Asked(weight, None if members is None else tuple(members), group, size, at, rows)
         self._waiting[i] = asked
         self._complete(asked.members)
 
@@ -48,9 +57,9 @@ class Gathering:
         alive = [i for i in everybody if server.arena.alive[i]]
         if not alive or any(i not in self._waiting or self._waiting[i].members != members for i in alive):
             return
-        made = Round(alive[0], alive, [self._waiting.pop(i) for i in alive])
+        made = Round(alive[0], alive, [self._waiting.pop(i) for i in alive], server.site.options.short)
         self._rounds[made.at] = made
-        if made.given:
+        if made.given and not made.whole:
             for k, i in list(made.owner.items()):
                 self._hand_out(made, k, i)
         else:
@@ -61,7 +70,7 @@ class Gathering:
         if made.rows:
             self._server.tell(i, ("sum rows", made.at, made.given, made.weights, made.group, made.rows))
             return
-        self._server.tell(i, ("sum", made.at, made.size, made.given, made.weights, made.group, k, len(made.alive)))
+        self._server.tell(i, ("sum", made.at, made.size, made.summands, k, len(made.alive)))
 
     def summed(self, at: int, k: int, rows: Any = None, nbytes: int = 0) -> None:
         made = self._rounds[at]
@@ -77,9 +86,9 @@ class Gathering:
         server.books.listen()
         nbytes = made.nbytes if made.rows else made.size * server.arena.shared.element_size()
         server.books.bytes += min(len(made.given), 2) * nbytes * (len(made.alive) - 1)
-        work = server.books.samples
+        work, summands = server.books.samples, made.summands if made.whole and made.given else None
         for i in made.alive:
-            server.tell(i, ("reduced", made.at, made.size, sum(made.weights), made.alive, work, made.sum))
+            server.tell(i, ("reduced", made.at, made.size, sum(made.weights), made.alive, work, made.sum, summands))
 
     def lost(self, i: int) -> None:
         """The rest of a group must not wait for the dead."""

@@ -60,6 +60,7 @@ class Arena:
     | `head` | announcements written to its ring | `tail` | by the server: announcements read |
     | `adds` | to the shared vector, finished | `announced` | samples of its own gradients, applied |
     | `shown` | times it published | `alive` | by the server | `mixed` | under the worker's lock: averages made |
+    | `sums` | all-reduces of everybody that it gave a vector to |
     | `computing`, `delayed`, `communicating` | seconds | `cancel` | by the server: 1 + replies before the one |
     """
 
@@ -73,7 +74,7 @@ class Arena:
             start, at = at, at + _round(size, _PAGE)
             return start
 
-        header, whole, real = section(64 * 8), section(w * 16 * 8), section(w * 16 * 8)
+        header, whole, real = section(64 * 8), section(w * 24 * 8), section(w * 16 * 8)
         unread, rings = section(w * MAILBOXES * w * 8), section(w * RING * RECORD * 8)
         probes = section(w * 2 * PROBES * 8)
         self._slot = _round(_TENSORS_PER_MESSAGE * n + 65536, _PAGE)
@@ -82,6 +83,7 @@ class Arena:
         self._push, self._pull, self._own = (section(w * self._slot) for _ in range(3))
         self._publish = section(w * 2 * self._published)
         self._mail = section(w * MAILBOXES * self._slot)
+        self._summands = section(w * 2 * self._slot)
         self.size = at
         if os.fstat(fd).st_size < at:
             os.ftruncate(fd, at)
@@ -93,10 +95,10 @@ class Arena:
         self.updates = self.header[2:3]  # by the server
         limits = np.frombuffer(self.map, np.float64, 64, header)
         self.loss_limit = limits[8:9]  # by the server: a loss above it is shown to the watcher
-        ints = np.frombuffer(self.map, np.int64, w * 16, whole).reshape(w, 16)
+        ints = np.frombuffer(self.map, np.int64, w * 24, whole).reshape(w, 24)
         self.draws, self.samples, self.job, self.job_version, self.job_draw, self.job_source = ints.T[:6]
         self.replies, self.half, self.cancel, self.head, self.tail, self.adds, self.announced = ints.T[6:13]
-        self.shown, self.alive, self.mixed = ints.T[13:]
+        self.shown, self.alive, self.mixed, self.sums = ints.T[13:17]
         floats = np.frombuffer(self.map, np.float64, w * 16, real).reshape(w, 16)
         self.job_started, self.computing, self.delayed, self.communicating, self.locked = floats.T[:5]
         self.unread = np.frombuffer(self.map, np.int64, w * MAILBOXES * w, unread).reshape(w, MAILBOXES, w)
@@ -213,9 +215,9 @@ class Arena:
     def own_slot(self, i: int) -> int:
         return self._own + i * self._slot
 
-    def pushed(self, i: int, size: int) -> Tensor:
-        """The first vector in worker i's slot, in place."""
-        return self._vector(self.push_slot(i), size)
+    def given(self, i: int, k: int, size: int) -> Tensor:
+        """What worker i gave to an all-reduce: of everybody, in turn at 0 and 1; of a group, at 2, in its slot."""
+        return self._vector(self.push_slot(i) if k == 2 else self._summands + (2 * i + k) * self._slot, size)
 
 
 def bytes_of(parts: list[Any]) -> int:

@@ -406,9 +406,9 @@ class Server:
     def _on_failed(self, peer: Peer, why: str) -> None:
         self.control.send(("failed", peer.rank, why))
 
-    def _on_reduce(self, peer: Peer, weight: float, members: Any, group: int | None, size: int, rows: Any) -> None:
+    def _on_reduce(self, peer: Peer, *asked: Any) -> None:
         peer.waiting = True
-        self.gathering.begin(peer.rank, weight, members, group, size, rows)
+        self.gathering.begin(peer.rank, *asked)
 
     def _on_summed(self, peer: Peer, at: int, k: int, *rows: Any) -> None:
         peer.waiting = True

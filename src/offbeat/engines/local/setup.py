@@ -37,6 +37,7 @@ class Options:
     restarts: int = 20  # a run that loses more processes fails
     gap: bool = False
     quota: int | None = None  # samples a worker
+    short: int = 1 << 20  # an all-reduce of so many elements in all is summed by everybody, instead of a slice each
     faults: tuple[Fault, ...] = ()
 
 
