@@ -10,7 +10,7 @@ from offbeat.core.codec import Codec
 from offbeat.core.feed import Feed
 from offbeat.core.sparse import RowSparse, Table
 from offbeat.engines.cluster import Cluster
-from offbeat.engines.local import Cradle, Local, Options
+from offbeat.engines.local import Cradle, Fault, Local, Options
 from offbeat.engines.sim import Sim
 from offbeat.lab.config import make
 from offbeat.lab.plan import build
@@ -75,15 +75,39 @@ def test_where_order_does_not_matter_the_bits_are_the_simulator_s(cradle, name):
     assert torch.equal(engine.x, sim.point.x)
 
 
+@pytest.fixture
+def words(cradle, topics_file, data_cache, tmp_path):
+    """Word2vec on three processes."""
+
+    def run(name, faults=(), checkpoint_seconds=30.0):
+        text = {"name": "word2vec", "data": str(topics_file), "dim": 8, "negatives": 3}
+        there = {"cluster": {"workers": 3}, "budget": {"updates": 150}, "engine": "local", "data": {"batch": 8}}
+        plan = build(make({"task": text, "solver": {"name": name}, "optimizer": {"lr": 0.05}, **there}))
+        plan = replace(plan, local={**plan.local, "cradle": cradle, "faults": faults})
+        return execute(plan, tmp_path / "run", checkpoint_seconds=checkpoint_seconds)
+
+    return run
+
+
 @pytest.mark.parametrize("name", ["asgd", "downpour", "softsync"])
-def test_what_a_server_puts_in_order_is_replayed_bit_for_bit(cradle, topics_file, data_cache, tmp_path, name):
-    """Words on three processes: each follows the server's table by the rows that changed since its last pull."""
-    text = {"name": "word2vec", "data": str(topics_file), "dim": 8, "negatives": 3}
-    there = {"cluster": {"workers": 3}, "budget": {"updates": 150}, "engine": "local", "data": {"batch": 8}}
-    plan = build(make({"task": text, "solver": {"name": name}, "optimizer": {"lr": 0.05}, **there}))
-    done = execute(replace(plan, local={**plan.local, "cradle": cradle}), tmp_path / "run")
+def test_what_a_server_puts_in_order_is_replayed_bit_for_bit(words, name):
+    """Each worker follows the server's table by the rows that changed since its last pull."""
+    done = words(name)
     assert done.status == "done"
     assert replay(done.path)["equal"]
+
+
+def test_who_begins_anew_is_sent_the_whole_table_first(words):
+    done = words("asgd", (Fault("kill", 7, worker=1), Fault("kill", 3, worker=1, life=2), Fault("kill", 12, worker=0)))
+    assert len(done.summary["incidents"]) == 3
+    assert replay(done.path)["equal"]
+
+
+def test_a_server_that_is_lost_begins_again_with_its_table(words):
+    done = words("asgd", (Fault("kill", 90, worker=None),), checkpoint_seconds=0.01)
+    assert done.status == "done"
+    assert done.summary["updates"] >= 150
+    assert "the server was lost" in done.summary["incidents"][0]
 
 
 def test_a_history_is_followed_by_the_rows_that_changed():

@@ -53,6 +53,10 @@ from offbeat.engines.slot import mean_buffers
 _CONSTRUCTION_SECONDS = 300.0  # for importing torch and making the task
 
 
+class ServerLostError(LocalError):
+    """The server's line was closed while it was asked for something."""
+
+
 class Local:
     """One real run: construct (or restore), then `run()`."""
 
@@ -143,7 +147,12 @@ class Local:
                 continue
             kind, *details = message
             if kind == "tick":
-                if watcher.tick():
+                try:
+                    ends = watcher.tick()
+                except ServerLostError:  # before a checkpoint was begun: the one before it still holds
+                    self._replace_server("was lost")
+                    continue
+                if ends:
                     return self._stop("watcher")
             elif kind == "mark":
                 if watcher.mark() or watcher.tick():
@@ -402,7 +411,7 @@ class Local:
                     return message[1:]
                 self._inbox.append(message)
         except Closed:
-            raise LocalError("the server was lost while it was asked for its state") from None
+            raise ServerLostError("the server was lost while it was asked for its state") from None
 
     def _go(self) -> None:
         assert self._server is not None
