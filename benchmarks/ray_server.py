@@ -1,7 +1,8 @@
 """The asynchronous parameter server of Ray's documentation, written afresh: actors, and `ray.wait` for the next one.
 
 The driver passes references on and never touches a vector: a worker's gradient goes to the server, what the server
-answers goes to that worker. Used by `local.py` where ray is installed.
+answers goes to that worker. Used by `local.py` where ray is installed. Ray listens on every network interface, whatever
+it is told: run it where nobody can connect, `unshare --net bash -c 'ip link set lo up; python benchmarks/local.py'`.
 """
 
 import time
