@@ -2,9 +2,13 @@
 
 The driver passes references on and never touches a vector: a worker's gradient goes to the server, what the server
 answers goes to that worker. Used by `local.py` where ray is installed. Ray listens on every network interface, whatever
-it is told: run it where nobody can connect, `unshare --net bash -c 'ip link set lo up; python benchmarks/local.py'`.
+it is told, so it is started only where there is none but the loopback:
+
+    unshare --net bash -c 'ip link set lo up; python benchmarks/local.py'
 """
 
+import importlib.util
+import socket
 import time
 from typing import Any
 
@@ -15,6 +19,14 @@ from offbeat.tasks.arrays import load
 from offbeat.tasks.models.lenet import lenet5
 
 _WARM_UP = 20  # gradients a worker
+
+
+def obstacle() -> str | None:
+    """Why it cannot be run here; None if it can."""
+    if importlib.util.find_spec("ray") is None:
+        return "ray is not installed"
+    others = [name for _, name in socket.if_nameindex() if name != "lo"]
+    return f"ray would listen on {', '.join(others)}, see ray_server.py" if others else None
 
 
 def model() -> torch.nn.Module:
