@@ -20,6 +20,7 @@ from offbeat.tasks.models import MODELS, build
 from offbeat.tasks.models.caffe import WithinChannelLRN, cifar10_full
 from offbeat.tasks.models.lenet import lenet5
 from offbeat.tasks.models.mlp import parameters, solved_width
+from offbeat.tasks.models.pooling import MaxPool2x2
 
 # As printed by the papers or known of the public versions.
 KNOWN = {
@@ -133,9 +134,29 @@ def test_gradients_of_a_task_are_those_of_autograd(name):
 
 def test_the_larger_cnn_is_that_of_the_papers_code():
     layers = [type(layer).__name__ for layer in build("cnn", (1, 28, 28), 10)]
-    convolutions = ["Conv2d", "ReLU", "Conv2d", "MaxPool2d", "Dropout", "Flatten"]
+    convolutions = ["Conv2d", "ReLU", "Conv2d", "MaxPool2x2", "Dropout", "Flatten"]
     assert layers == [*convolutions, "Linear", "ReLU", "Dropout", "Linear"]
     assert [m.p for m in build("cnn", (1, 28, 28), 10) if isinstance(m, nn.Dropout)] == [0.25, 0.5]
+
+
+@settings(deadline=None)
+@given(st.integers(1, 3), st.integers(1, 4), st.integers(2, 11), st.integers(2, 11), st.integers(0, 99))
+def test_pooling_gives_torchs_values_with_and_without_a_gradient(n, channels, height, width, seed):
+    x = torch.randn(n, channels, height, width, generator=torch.Generator().manual_seed(seed)).relu_()
+    x.view(-1)[seed % x.numel()] = math.nan  # a model that fails must be seen to fail
+    expected = F.max_pool2d(x, 2)
+    assert torch.equal(MaxPool2x2()(x).isnan(), expected.isnan())
+    with torch.no_grad():
+        got = MaxPool2x2()(x)
+    assert torch.equal(got.isnan(), expected.isnan())
+    assert torch.equal(got.nan_to_num(0), expected.nan_to_num(0))
+
+
+def test_pooling_sends_back_torchs_gradient():
+    x = torch.randn(2, 3, 7, 6, generator=torch.Generator().manual_seed(0)).relu_().requires_grad_()
+    weights = torch.arange(2 * 3 * 3 * 3.0).view(2, 3, 3, 3)
+    got, expected = ((pool(x) * weights).sum() for pool in (MaxPool2x2(), nn.MaxPool2d(2)))
+    assert torch.equal(*(torch.autograd.grad(y, x)[0] for y in (got, expected)))
 
 
 # cifar10-full

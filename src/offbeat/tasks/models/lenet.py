@@ -4,6 +4,7 @@ from torch import nn
 
 from offbeat.core.errors import ConfigError
 from offbeat.tasks.models import Shape
+from offbeat.tasks.models.pooling import MaxPool2x2
 
 
 def lenet5(shape: Shape = (1, 32, 32), classes: int = 10) -> nn.Module:
@@ -18,10 +19,10 @@ def lenet5(shape: Shape = (1, 32, 32), classes: int = 10) -> nn.Module:
     return nn.Sequential(
         nn.Conv2d(channels, 6, 5, padding=(32 - sides[0]) // 2),
         nn.ReLU(),
-        nn.MaxPool2d(2),
+        MaxPool2x2(),
         nn.Conv2d(6, 16, 5),
         nn.ReLU(),
-        nn.MaxPool2d(2),
+        MaxPool2x2(),
         nn.Flatten(),
         nn.Linear(16 * 5 * 5, 120),
         nn.ReLU(),
@@ -43,7 +44,7 @@ def cnn(shape: Shape = (1, 28, 28), classes: int = 10) -> nn.Module:
         nn.Conv2d(channels, 32, 3),
         nn.ReLU(),
         nn.Conv2d(32, 64, 3),
-        nn.MaxPool2d(2),
+        MaxPool2x2(),
         nn.Dropout(0.25),
         nn.Flatten(),
         nn.Linear(64 * ((height - 4) // 2) * ((width - 4) // 2), 128),
