@@ -143,6 +143,8 @@ def _draw(axes: Any, mark: Mark, figure: Figure, stack: dict[Any, float]) -> Non
             x, y = np.meshgrid(floats(mark.x), floats(mark.y))
             axes.plot_surface(x, y, np.asarray(mark.z, float), cmap=_map("viridis"), alpha=0.85, linewidth=0)
             axes.set_zlabel(_plain(mark.label))
+            axes.view_init(elev=35, azim=mark.seen_from)
+            axes.set_box_aspect(None, zoom=0.85)  # the label of the third axis has no room of its own
         case Path3():
             axes.plot(
                 floats(mark.x),

@@ -31,12 +31,17 @@ def spec(figure: Figure) -> dict[str, Any]:
         "annotations": [],
         "showlegend": 1 < sum(_in_legend(m) for m in figure.marks) <= _MOST_NAMES,
     }
-    if any(isinstance(m, Surface) for m in figure.marks):
+    for surface in (m for m in figure.marks if isinstance(m, Surface)):
+        azimuth = np.radians(surface.seen_from)
         layout["scene"] = {
             "xaxis": {"title": {"text": text(figure.x.title)}},
             "yaxis": {"title": {"text": text(figure.y.title)}},
-            "zaxis": {"title": {"text": next(text(m.label) for m in figure.marks if isinstance(m, Surface))}},
+            "zaxis": {"title": {"text": text(surface.label)}},
             "aspectmode": "cube",
+            "camera": {
+                "eye": {"x": 1.9 * float(np.cos(azimuth)), "y": 1.9 * float(np.sin(azimuth)), "z": 1.2},
+                "center": {"x": 0, "y": 0, "z": -0.12},
+            },
         }
         del layout["xaxis"], layout["yaxis"]
     if figure.square:

@@ -127,6 +127,8 @@ class Surface:
     y: ArrayLike
     z: ArrayLike
     label: str
+    seen_from: float = 45.0
+    """Where the viewer stands, in degrees from the x axis towards the y axis."""
 
 
 @dataclass(frozen=True)

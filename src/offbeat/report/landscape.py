@@ -91,13 +91,19 @@ def contour(found: Landscape, *, log: bool) -> Figure:
 def surface(found: Landscape, *, log: bool) -> Figure:
     """In three dimensions; the trajectories lie on the surface, at their nearest points of the plane."""
     lift = np.log10(np.maximum(found.loss, 1e-12)) if log else found.loss
-    marks: list[Mark] = [Surface(found.a, found.b, lift, _label(log))]
+    marks: list[Mark] = [Surface(found.a, found.b, lift, _label(log), _below(lift))]
     for w in found.walks:
         height = np.log10(np.maximum(w.on_plane, 1e-12)) if log else w.on_plane
-        marks.append(Path3(w.a, w.b, height + 0.01 * float(np.ptp(lift)), w.name, w.colour))
+        marks.append(Path3(w.a, w.b, height + 0.02 * float(np.ptp(lift)), w.name, w.colour))
     short = "PC" if found.about["directions"] == "pca" else "direction"
     x, y = Axis(f"{short} 1"), Axis(f"{short} 2")
     return Figure("As a surface", x, y, tuple(marks), height=560)
+
+
+def _below(z: NDArray[np.float64]) -> float:
+    """A viewpoint at the corner below the slope: from above it, the surface hides the trajectories."""
+    up_y, up_x = (np.mean(np.diff(z, axis=axis)) > 0 for axis in (0, 1))
+    return float(np.degrees(np.arctan2(-1 if up_y else 1, -1 if up_x else 1)))
 
 
 def _label(log: bool) -> str:

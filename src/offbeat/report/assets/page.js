@@ -46,7 +46,6 @@
         layout.scene[name] = Object.assign({ gridcolor: grid, zerolinecolor: grid, color: faint,
           backgroundcolor: "rgba(0,0,0,0)", tickfont: { size: 10 } }, layout.scene[name]);
       }
-      layout.scene.camera = { eye: { x: 1.45, y: -1.6, z: 1.05 }, center: { x: 0, y: 0, z: -0.12 } };
     }
     if (log && layout.yaxis) { layout.yaxis.type = "log"; delete layout.yaxis.range; }
     layout.paper_bgcolor = layout.plot_bgcolor = "rgba(0,0,0,0)";
