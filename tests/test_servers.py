@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import oracles.servers as naive
-from harness import cluster, simulate
+from harness import cluster, mlp_task, simulate
 from offbeat.core.effects import Gradient, Reply, View
 from offbeat.core.errors import ConfigError
 from offbeat.core.layout import Layout
@@ -106,6 +106,14 @@ def test_it_follows_its_formula_on_a_random_schedule(name, seed):
         np.testing.assert_allclose(got.numpy(), right, rtol=1e-10, atol=1e-12, err_msg=f"update {n}")
     assert [(r["worker"], r["staleness"]) for r in out.applied] == method.applied
     assert [(r["worker"], r["staleness"]) for r in out.rows if r["outcome"] == "refused"] == method.refused
+
+
+def test_gap_aware_finds_its_momentum_where_the_segments_are_in_groups_of_their_own():
+    """Two groups that differ in the decay of nothing are the same as one."""
+    grouped, whole = (solver("gap-aware", sgd(momentum=0.9)) for _ in range(2))
+    grouped.multipliers = {"*.bias": {"decay": 0.0}}
+    found = [simulate(mlp_task(), s, cluster(3), updates=12, batch=8, keep=True) for s in (grouped, whole)]
+    assert all(map(torch.equal, *(f.xs for f in found)))
 
 
 def test_the_schedules_above_are_hard_enough():

@@ -3,6 +3,8 @@
 from math import sqrt
 from typing import Any
 
+import torch
+
 from offbeat.core.errors import ConfigError
 from offbeat.core.solver import World
 from offbeat.solvers.checks import choice, number, whole
@@ -113,17 +115,11 @@ class GapAware(ParameterServer):
 
     def _momentum(self, s: Server, g: Any) -> Any:
         """The direction that the optimizer is about to take: mu v + g."""
-        optimizer = getattr(s.opt, "torch", None)
-        if optimizer is None:
+        made, moments = getattr(s.opt, "torch", None), s.opt.moments()
+        if not isinstance(made, torch.optim.SGD) or not moments:
             return g
-        mu = optimizer.param_groups[0].get("momentum", 0.0)
-        if not mu:
-            return g
-        buffers = [optimizer.state[p].get("momentum_buffer") for p in optimizer.param_groups[0]["params"]]
-        if any(b is None for b in buffers):
-            return g
-        flat = [b.reshape(-1) for b in buffers]
-        return mu * (flat[0] if len(flat) == 1 else s.world.layout.flatten(flat)) + g
+        v = moments[0] if len(moments) == 1 else s.world.layout.flatten(moments)
+        return made.param_groups[0]["momentum"] * v + g
 
 
 def _by(scale: Any) -> Any:
