@@ -244,20 +244,44 @@ def test_an_elementwise_optimizer_has_the_same_bits_on_the_flat_vector(name):
     assert torch.equal(x, LAYOUT.flatten([p.detach() for p in parts]))
 
 
-def test_plain_sgd_takes_the_short_way_with_the_same_bits_and_all_else_the_long_way():
-    from offbeat.solvers.optimizers import PlainStepper
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"weight_decay": 0.1},
+        {"momentum": 0.9},
+        {"momentum": 0.9, "dampening": 0.3},
+        {"momentum": 0.7, "nesterov": True, "weight_decay": 0.1},
+    ],
+    ids=lambda o: ",".join(o) or "plain",
+)
+def test_sgd_written_out_has_torchs_bits_also_after_a_restart(options):
+    from offbeat.solvers.flat_sgd import FlatSGD
 
     x0, gs = torch.linspace(-1, 1, LAYOUT.size), torch.from_numpy(gradients(8)).float()
-    factory = partial(torch.optim.SGD, lr=0.03)
+    factory = partial(torch.optim.SGD, lr=0.03, **options)
     short, long = start(factory, x0, LAYOUT), Stepper(factory, x0, LAYOUT)
-    assert isinstance(short, PlainStepper)
+    assert isinstance(short, FlatSGD)
+    seen = []
     for k, g in enumerate(gs):
-        assert torch.equal(short.step(g, 1 / (1 + k)), long.step(g, 1 / (1 + k)))
-    again = start(partial(torch.optim.SGD, lr=0.5), x0, LAYOUT)
-    again.load(long.state())
-    assert torch.equal(again.step(gs[0]), short.step(gs[0]))
-    for extra in ({"momentum": 0.9}, {"weight_decay": 0.1}, {"maximize": True}, {"foreach": True}):
+        seen.append((x := short.step(g, 1 / (1 + k)), x.clone()))
+        assert torch.equal(x, long.step(g, 1 / (1 + k)))
+    assert all(torch.equal(x, then) for x, then in seen)  # what was published stays
+    assert all(map(torch.equal, short.moments(), long.moments()))
+    for saved in (long.state(), short.state()):
+        again = start(factory, x0, LAYOUT)
+        again.load(saved)
+        once = Stepper(factory, x0, LAYOUT)
+        once.load(saved)
+        assert torch.equal(again.step(gs[0]), once.step(gs[0]))
+    assert torch.equal(again.step(gs[1]), once.step(gs[1]))  # loading took copies
+
+
+def test_other_optimizers_and_options_are_left_to_torch():
+    x0, factory = torch.zeros(LAYOUT.size), partial(torch.optim.SGD, lr=0.03)
+    for extra in ({"maximize": True}, {"foreach": True}):
         assert isinstance(start(partial(factory, **extra), x0, LAYOUT), Stepper)
+    assert isinstance(start(torch.optim.Adam, x0, LAYOUT), Stepper)
     assert isinstance(start(factory, x0, LAYOUT, {"*": {"lr": 2.0}}), Stepper)
 
 

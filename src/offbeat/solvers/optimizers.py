@@ -13,6 +13,7 @@ from offbeat.core.errors import ConfigError, unknown
 from offbeat.core.layout import Layout
 from offbeat.core.sparse import RowSparse, Table, dense
 from offbeat.core.void import Void
+from offbeat.solvers.flat_sgd import FlatSGD
 from offbeat.solvers.layerwise import LAMB, LARS
 
 Factory = Callable[[Iterable[Any]], torch.optim.Optimizer]
@@ -214,34 +215,6 @@ class TwoStageStepper:
             stage.load(state)
 
 
-class PlainStepper:
-    """Plain SGD on a vector, x <- x - lr g: one new vector a step and nothing to keep, the same bits as torch's."""
-
-    def __init__(self, made: torch.optim.Optimizer, x0: Tensor) -> None:
-        self.torch, self._x = made, x0.detach()
-
-    @property
-    def lr(self) -> float:
-        return float(self.torch.param_groups[0]["lr"])
-
-    def step(self, g: Tensor, factor: float = 1.0, work: float = 0.0) -> Tensor:
-        return self.step_from(self._x, g, factor)
-
-    def step_from(self, x: Tensor, g: Tensor, factor: float = 1.0, work: float = 0.0) -> Tensor:
-        self._x = torch.add(x, dense(g), alpha=-(self.lr * factor))
-        return self._x
-
-    def moments(self) -> list[Tensor]:
-        return []
-
-    def state(self) -> dict[str, Any]:
-        return {"master": self._x, "state": {}, "param_groups": self.torch.state_dict()["param_groups"]}
-
-    def load(self, saved: Mapping[str, Any]) -> None:
-        self._x = saved["master"]
-        self.torch.load_state_dict({"state": {}, "param_groups": saved["param_groups"]})
-
-
 class RowStepper:
     """Plain SGD on a Table, x <- x - lr g: only the rows of the gradient are touched."""
 
@@ -294,7 +267,7 @@ class NoStepper:
         pass
 
 
-AnyStepper = Stepper | TwoStageStepper | PlainStepper | RowStepper | NoStepper
+AnyStepper = Stepper | TwoStageStepper | FlatSGD | RowStepper | NoStepper
 
 
 def start(factory: Factory, x0: Any, layout: Layout, multipliers: Multipliers | None = None) -> AnyStepper:
@@ -307,8 +280,8 @@ def start(factory: Factory, x0: Any, layout: Layout, multipliers: Multipliers | 
         return RowStepper(factory, x0)
     if isinstance(factory, TwoStage):
         return TwoStageStepper(factory, x0, layout, multipliers)
-    if not multipliers and (made := _sample(factory)) is not None and _plain(made):
-        return PlainStepper(made, x0)
+    if not multipliers and (made := _sample(factory)) is not None and FlatSGD.serves(made):
+        return FlatSGD(made, x0)
     return Stepper(factory, x0, layout, multipliers)
 
 
@@ -359,15 +332,6 @@ def _sample(factory: Factory) -> torch.optim.Optimizer | None:
         return factory([torch.zeros(1, requires_grad=True)])
     except (ValueError, TypeError, RuntimeError):
         return None
-
-
-def _plain(made: torch.optim.Optimizer) -> bool:
-    """Whether a step of this optimizer is x - lr g and nothing else."""
-    if type(made) is not torch.optim.SGD or len(made.param_groups) != 1:
-        return False
-    extras = ("momentum", "weight_decay", "maximize", "foreach", "fused", "differentiable")
-    hooks = made._optimizer_step_pre_hooks or made._optimizer_step_post_hooks
-    return not hooks and not any(made.param_groups[0][k] for k in extras)
 
 
 def _construct(factory: Factory, params: Sequence[Tensor]) -> torch.optim.Optimizer:
