@@ -268,11 +268,12 @@ def _group(engine: Engine) -> dict[str, Any] | None:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """One intra-op thread for the time of the run: more would change bits."""
+    """One intra-op thread for the time of the run: more would change bits. This thread computes gradients, too."""
     before = torch.get_num_threads()
     single_threaded()
     try:
-        yield
+        with torch.inference_mode(False), torch.enable_grad():  # whatever the caller is in
+            yield
     finally:
         torch.set_num_threads(before)
 
