@@ -205,6 +205,7 @@ class Server:
         self.requests: list[tuple[str, str | None]] = []
         self.breaks: list[int] = []
         self.ranges = True
+        self.version: str | None = None
         self.url = ""
 
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
@@ -214,7 +215,13 @@ class Server:
         if body is None:
             return handler.send_error(404)
         start = int(wanted.removeprefix("bytes=").removesuffix("-")) if wanted and self.ranges else 0
+        if handler.headers.get("If-Range", self.version) != self.version:
+            start = 0
+        if start >= len(body):
+            return handler.send_error(416)
         handler.send_response(206 if start else 200)
+        if self.version:
+            handler.send_header("ETag", self.version)
         handler.send_header("Content-Length", str(len(body) - start))
         if start:
             handler.send_header("Content-Range", f"bytes {start}-{len(body) - 1}/{len(body)}")
@@ -310,15 +317,63 @@ def test_a_silent_server_is_left_in_time(tmp_path, monkeypatch):
         )
 
 
-def test_an_interrupt_leaves_nothing(tmp_path, server):
+def interrupted(cache: Path, server: Server, after: int = 1) -> None:
+    """Ctrl-C when so many bytes have come."""
+
     def stop(_: str, done: int, __: int | None) -> None:
-        if done:
+        if done >= after:
             raise KeyboardInterrupt
 
-    server.bodies = {"/text8": TEXT["text8"]}
     with pytest.raises(KeyboardInterrupt):
-        get(tmp_path, Web(f"{server.url}/text8"), contents=TEXT, kind="text", progress=stop)
+        get(cache, Web(f"{server.url}/text8"), contents=TEXT, kind="text", progress=stop)
+
+
+def test_an_interrupt_leaves_nothing_that_nobody_could_go_on_with(tmp_path, server):
+    server.bodies = {"/text8": TEXT["text8"]}
+    interrupted(tmp_path, server)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_after_an_interrupt_the_next_call_goes_on(tmp_path, server):
+    server.bodies, server.version = {"/text8": TEXT["text8"]}, '"1"'
+    interrupted(tmp_path, server)
+    folder = get(tmp_path, Web(f"{server.url}/text8"), contents=TEXT, kind="text")
+    assert (folder / "text8").read_bytes() == TEXT["text8"]
+    first, second = (wanted for _, wanted in server.requests)
+    assert first is None
+    assert second == f"bytes={1 << 20}-"
+    assert sorted(files_under(tmp_path)) == ["tiny/text8"]
+
+
+def test_what_was_kept_of_another_version_is_not_gone_on_with(tmp_path, server):
+    server.bodies, server.version = {"/text8": bytes(len(TEXT["text8"]))}, '"1"'
+    interrupted(tmp_path, server)
+    server.bodies, server.version = {"/text8": TEXT["text8"]}, '"2"'
+    folder = get(tmp_path, Web(f"{server.url}/text8"), contents=TEXT, kind="text")
+    assert (folder / "text8").read_bytes() == TEXT["text8"]
+    assert len(server.requests) == 2
+
+
+def test_an_interrupt_after_the_last_byte_is_made_good(tmp_path, server):
+    server.bodies, server.version = {"/text8": TEXT["text8"]}, '"1"'
+    interrupted(tmp_path, server, after=len(TEXT["text8"]))
+    folder = get(tmp_path, Web(f"{server.url}/text8"), contents=TEXT, kind="text")
+    assert (folder / "text8").read_bytes() == TEXT["text8"]
+
+
+def test_two_who_get_the_same_do_not_share_a_part(tmp_path, server):
+    server.bodies, server.version = {"/text8": TEXT["text8"]}, '"1"'
+    begun: list[bool] = []
+
+    def another(_: str, done: int, __: int | None) -> None:
+        if done and not begun:
+            begun.append(True)  # while ours is under way
+            get(tmp_path, Web(f"{server.url}/text8"), contents=TEXT, kind="text")
+
+    folder = get(tmp_path, Web(f"{server.url}/text8"), contents=TEXT, kind="text", progress=another)
+    assert (folder / "text8").read_bytes() == TEXT["text8"]
+    assert [wanted for _, wanted in server.requests] == [None, None]
+    assert sorted(files_under(tmp_path)) == ["tiny/text8"]
 
 
 # Package registries, with stand-ins for their clients

