@@ -266,12 +266,30 @@ def test_a_crashing_cell_costs_one_cell(offbeat, tmp_path, monkeypatch):
     assert "exit code -9" in err
 
 
-def test_a_sweep_with_a_bad_cell_does_not_start(offbeat, tmp_path):
-    (tmp_path / "bad.toml").write_text('task = "quadratic"\n[sweep]\ngrid = { "solver.name" = ["sync", "nothing"] }\n')
-    refused(offbeat("sweep", "bad.toml"), "solver.name=nothing", "unknown solver")
+@pytest.mark.parametrize(
+    ("grid", "said"),
+    [
+        ('"solver.name" = ["sync", "nothing"]', ["solver.name=nothing", "unknown solver"]),
+        ('"optimizer.momentumm" = [0.9]', ["optimizer.momentumm=0.9", "did you mean 'momentum'"]),
+        ('"optimizer.name" = ["sgd", "lbfgs"]', ["optimizer.name=lbfgs", "closure"]),
+        ('"solver.lamm" = [0.1]', ["solver.lamm=0.1", "unknown hyper-parameter"]),
+    ],
+)
+def test_a_sweep_with_a_bad_cell_does_not_start(offbeat, tmp_path, grid, said):
+    (tmp_path / "bad.toml").write_text(f'task = "quadratic"\n[sweep]\ngrid = {{ {grid} }}\n')
+    refused(offbeat("sweep", "bad.toml"), *said)
     assert not Path("sweeps").exists()
+
+
+def test_a_sweep_needs_its_section(offbeat, tmp_path):
     (tmp_path / "none.toml").write_text('task = "quadratic"\n')
     refused(offbeat("sweep", "none.toml"), "[sweep]")
+
+
+def test_a_comparison_with_a_wrong_option_does_not_start(offbeat):
+    wrong = offbeat("compare", "quadratic", "--solvers", "asgd,dc-asgd", "--set", "dc-asgd:solver.lamm=2")
+    refused(wrong, "unknown hyper-parameter", "did you mean 'lam'")
+    assert not Path("comparisons").exists()
 
 
 def test_a_comparison_gives_plain_sgd_one_undelayed_worker(offbeat):

@@ -10,6 +10,7 @@ from offbeat.core.budget import Target
 from offbeat.engines.cluster import Cluster
 from offbeat.lab.cells import Cell
 from offbeat.lab.config import make, put
+from offbeat.lab.plan import check_rule
 from offbeat.lab.sweep import Sweep
 
 ALONE = ("plain", "constant-delay")
@@ -77,6 +78,7 @@ def plan_comparison(
                 cluster.setdefault("workers", 4)
                 values["cluster"] = Cluster.parse(**cluster).alone().to_dict()
             config = make(values)
+            check_rule(config)
             cells.append(
                 Cell(config.plain(), folder / f"{solver.replace(':', '.')}-{seed}", {"solver": solver, "seed": seed})
             )

@@ -188,6 +188,12 @@ def _optimizer(config: Config, task: Task) -> Factory:
     return TwoStage(optimizer_factory(**{"lr": config.lr, **first}), made, samples)
 
 
+def check_rule(config: Config) -> None:
+    """Wrong options of solver or optimizer, found without the task: for many runs, before the first of them."""
+    optimizer = optimizer_factory(config.optimizer.name, lr=config.lr, **config.optimizer.options)
+    solvers.build(config.solver.name, optimizer, config.solver.options)
+
+
 def _solver(config: Config, optimizer: Factory, task: Task) -> Solver:
     made: Solver = solvers.build(config.solver.name, optimizer, config.solver.options)
     s = config.schedule

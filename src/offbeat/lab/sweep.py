@@ -17,6 +17,7 @@ from typing import Any
 from offbeat.core.errors import ConfigError, StoreError, unknown
 from offbeat.lab.cells import Cell, run_cells
 from offbeat.lab.config import Config, combinations, make, put, read_toml
+from offbeat.lab.plan import check_rule
 
 _SWEEP_KEYS = ("grid", "list", "seeds")
 FINISHED = ("done", "diverged")
@@ -69,7 +70,9 @@ def _configured(base: Mapping[str, Any], point: Mapping[str, Any]) -> Config:
     for key, value in point.items():
         put(values, key, value)
     try:
-        return make(values)
+        config = make(values)
+        check_rule(config)
+        return config
     except ConfigError as e:
         shown = ", ".join(f"{k}={v}" for k, v in point.items())
         raise ConfigError(f"cell {shown}: {e}") from None
