@@ -90,7 +90,7 @@ def test_any_pool_gives_the_same_parameters_trace_and_metrics(name, solver):
     opt = partial(torch.optim.Adam, lr=0.01) if name == "dropout" else SGD
     expected = fingerprint(train(TASKS[name](), solver(opt), 0))
     assert len(set(expected[0])) > 3
-    for pool in (1, 2, 4):
+    for pool in (2, 3, 4):
         assert fingerprint(train(TASKS[name](), solver(opt), pool)) == expected, f"{pool} threads"
 
 
@@ -119,7 +119,7 @@ def test_a_model_that_draws_in_evaluation_too_is_exact():
         return train(task, ASGD(SGD), pool, budget="80updates", evaluate_every=every)
 
     expected = fingerprint(run(0))
-    for pool in (1, 2, 4):
+    for pool in (2, 3, 4):
         got = fingerprint(run(pool))
         assert got[0] == expected[0], f"parameters with {pool} threads"
         assert got[3] == expected[3], f"metrics with {pool} threads"

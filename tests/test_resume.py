@@ -145,7 +145,7 @@ def test_a_restored_simulator_may_have_another_pool():
     run_for(whole, 60)
     first = build(task(), solver(), machines, batch=8, threads=2)
     run_for(first, 25)
-    second = reincarnate(first, build(task(), solver(), machines, batch=8, threads=1))
+    second = reincarnate(first, build(task(), solver(), machines, batch=8, threads=3))
     run_for(second, 35)
     assert state(second) == state(whole)
     first.close()

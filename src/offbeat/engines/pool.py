@@ -60,27 +60,27 @@ class Pool:
         self._executor = ThreadPoolExecutor(threads - 1, initializer=single_threaded) if threads > 1 else None
         self._pending: list[tuple[float, int, Job]] = []
         self._order = 0
-        self._submitted: dict[Job, None] = {}  # as an ordered set
+        self._submitted: set[Job] = set()
 
     def add(self, job: Job) -> None:
-        if self._executor is None:
-            return
-        self._order += 1
-        heapq.heappush(self._pending, (job.due, self._order, job))
-        self._pump()
+        if self._executor is not None:
+            self._put_off(job)
 
     def take(self, job: Job) -> Gradient:
         """The job's result; its virtual time has come."""
         job.closed = True
-        if self._executor is None or job.future is None:  # None: due earlier than all that fill the look-ahead
+        if self._executor is None:
             return self._compute(job)
-        del self._submitted[job]
+        self._submitted.discard(job)
+        # Here and not in `add` or at the end: now everybody has said what comes next, and the first can be told.
+        self._submit_first(self._executor)
+        if job.future is None:  # due earlier than all that were begun
+            return self._compute(job)
         while not (job.future.done() or job.future.cancel()):
             if not self._help():
                 break
         result = self._compute(job) if job.future.cancelled() else job.future.result()
         job.future = None
-        self._pump()
         return result
 
     def cancel(self, job: Job) -> None:
@@ -89,36 +89,75 @@ class Pool:
         job.closed = True
         if job.future is not None:
             job.future.cancel()
-            del self._submitted[job]
+            self._submitted.discard(job)
 
     def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
         """Results in order, whatever the number of threads: the others work from the start, the caller from the end."""
         if self._executor is None:
             return [function(i) for i in items]
-        work = [(self._executor.submit(function, i), i) for i in items]
-        own = {future: function(i) for future, i in reversed(work) if future.cancel()}
-        return [own[future] if future in own else future.result() for future, _ in work]
+        items = list(items)
+        futures = [self._executor.submit(function, i) for i in items]
+        try:
+            for k in reversed(range(len(items))):
+                if futures[k].cancel():
+                    futures[k] = _done(function, items[k])
+            return [future.result() for future in futures]
+        finally:
+            for future in futures:
+                future.cancel()
 
     def close(self) -> None:
         if self._executor is not None:
             self._executor.shutdown(wait=True, cancel_futures=True)
 
+    def _put_off(self, job: Job) -> None:
+        self._order += 1
+        heapq.heappush(self._pending, (job.due, self._order, job))
+
+    def _submit_first(self, executor: ThreadPoolExecutor) -> None:
+        """Hands out the jobs that are due first, and takes back one that is due later if there is no room."""
+        while self._pending:
+            due, _, job = self._pending[0]
+            if job.closed:  # taken or cancelled before its turn
+                heapq.heappop(self._pending)
+                continue
+            if len(self._submitted) >= self._ahead and not self._make_room(due):
+                return
+            heapq.heappop(self._pending)
+            job.future = executor.submit(self._compute, job)
+            self._submitted.add(job)
+
+    def _make_room(self, due: float) -> bool:
+        """The last of those handed out gives way if it is due later; what was computed already is computed again."""
+        last = max(self._submitted, key=_due)
+        if last.due <= due or last.future is None:
+            return False
+        if last.future.cancel():
+            self._put_off(last)
+        elif not last.future.done():
+            return False
+        last.future = None
+        self._submitted.remove(last)
+        return True
+
     def _help(self) -> bool:
         """Computes the first job that nobody has begun; False where there is none."""
-        for job in self._submitted:
+        for job in sorted(self._submitted, key=_due):
             if job.future is not None and job.future.cancel():
-                job.future = Future()
-                try:
-                    job.future.set_result(self._compute(job))
-                except Exception as e:
-                    job.future.set_exception(e)  # for whoever takes it
+                job.future = _done(self._compute, job)
                 return True
         return False
 
-    def _pump(self) -> None:
-        assert self._executor is not None
-        while self._pending and len(self._submitted) < self._ahead:
-            _, _, job = heapq.heappop(self._pending)
-            if job.future is None and not job.closed:
-                job.future = self._executor.submit(self._compute, job)
-                self._submitted[job] = None
+
+def _due(job: Job) -> float:
+    return job.due
+
+
+def _done(function: Callable[[Any], Any], item: Any) -> Future[Any]:
+    """As if a thread had done it: an error is for whoever asks for the result."""
+    future: Future[Any] = Future()
+    try:
+        future.set_result(function(item))
+    except Exception as e:
+        future.set_exception(e)
+    return future

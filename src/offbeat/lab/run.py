@@ -272,7 +272,7 @@ def _one_thread() -> Iterator[None]:
     before = torch.get_num_threads()
     single_threaded()
     try:
-        with torch.inference_mode(False), torch.enable_grad():  # whatever the caller is in
+        with torch.inference_mode(False), torch.autocast("cpu", enabled=False):  # whatever the caller is in
             yield
     finally:
         torch.set_num_threads(before)
