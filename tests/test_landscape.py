@@ -13,7 +13,8 @@ from offbeat.core.task import Point
 from offbeat.lab.landscape import compute, filter_normalised, principal, trajectory
 from offbeat.lab.plan import build_task
 from offbeat.report import landscape
-from offbeat.report.figure import Heat, Path3, Surface
+from offbeat.report.as_plotly import spec
+from offbeat.report.figure import Axis, Figure, Heat, Path3, Surface
 
 
 @pytest.fixture(scope="module")
@@ -114,3 +115,16 @@ def test_points_on_a_line_span_no_plane():
     line = torch.linspace(0, 1, 5, dtype=torch.float64)[:, None] * torch.ones(10, dtype=torch.float64)
     with pytest.raises(ConfigError, match="on a line"):
         principal(line)
+
+
+@pytest.mark.parametrize("side", [(1, 1), (1, -1), (-1, 1), (-1, -1)])
+def test_the_surface_is_seen_from_below_its_slope(side):
+    """The viewer stands at the low corner, in both kinds of pictures; a point that diverged does not matter."""
+    b, a = np.mgrid[-1:1:5j, -1:1:5j]
+    z = 3.0 - (side[0] * a + side[1] * b)  # low at the corner `side`
+    z[0, 2] = np.inf
+    azimuth = np.radians(landscape._below(z))
+    assert np.sign(np.round([np.cos(azimuth), np.sin(azimuth)], 9)).tolist() == list(side)
+    drawn = Figure("s", Axis("x"), Axis("y"), (Surface(a[0], b[:, 0], z, "loss", landscape._below(z)),))
+    eye = spec(drawn)["layout"]["scene"]["camera"]["eye"]
+    assert np.sign([eye["x"], eye["y"]]).tolist() == list(side)

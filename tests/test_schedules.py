@@ -1,5 +1,6 @@
 """Everything that changes over the work clock, against its formula: learning rate, batch, optimizer, workers."""
 
+import copy
 import math
 from functools import partial
 
@@ -262,26 +263,63 @@ def test_sgd_written_out_has_torchs_bits_also_after_a_restart(options):
     factory = partial(torch.optim.SGD, lr=0.03, **options)
     short, long = start(factory, x0, LAYOUT), Stepper(factory, x0, LAYOUT)
     assert isinstance(short, FlatSGD)
-    seen = []
+    seen, given = [], gs.clone()
     for k, g in enumerate(gs):
         seen.append((x := short.step(g, 1 / (1 + k)), x.clone()))
         assert torch.equal(x, long.step(g, 1 / (1 + k)))
-    assert all(torch.equal(x, then) for x, then in seen)  # what was published stays
+    assert all(torch.equal(x, then) for x, then in seen)  # what was published stays,
+    assert torch.equal(gs, given)  # and so does what was given
     assert all(map(torch.equal, short.moments(), long.moments()))
     for saved in (long.state(), short.state()):
-        again = start(factory, x0, LAYOUT)
-        again.load(saved)
+        kept = copy.deepcopy(saved)
+        again = start(partial(factory, lr=0.5), x0, LAYOUT)
         once = Stepper(factory, x0, LAYOUT)
-        once.load(saved)
-        assert torch.equal(again.step(gs[0]), once.step(gs[0]))
-    assert torch.equal(again.step(gs[1]), once.step(gs[1]))  # loading took copies
+        for each in (again, once):
+            each.load(saved)
+        for g in gs[:3]:
+            assert torch.equal(again.step(g), once.step(g))
+        assert torch.equal(again.step_from(x0, gs[3]), once.step_from(x0, gs[3]))
+        assert all(map(torch.equal, tensors_of(kept), tensors_of(saved)))  # loading took copies
+
+
+def tensors_of(saved):
+    return [saved["master"], *(b for s in saved["state"].values() for b in s.values() if isinstance(b, torch.Tensor))]
+
+
+def test_a_saved_state_is_not_touched_by_later_steps():
+    x0, gs = torch.linspace(-1, 1, LAYOUT.size), torch.from_numpy(gradients(4)).float()
+    stepper = start(partial(torch.optim.SGD, lr=0.03, momentum=0.9), x0, LAYOUT)
+    stepper.step(gs[0])
+    saved = stepper.state()
+    kept = copy.deepcopy(saved)
+    stepper.step(gs[1])
+    assert all(map(torch.equal, tensors_of(saved), tensors_of(kept)))
+
+
+def test_options_may_change_between_steps():
+    x0, gs = torch.linspace(-1, 1, LAYOUT.size), torch.from_numpy(gradients(6)).float()
+    factory = partial(torch.optim.SGD, lr=0.03, momentum=0.9)
+    short, long = start(factory, x0, LAYOUT), Stepper(factory, x0, LAYOUT)
+    for g, options in zip(
+        gs, [{}, {"lr": 0.1}, {"momentum": 0.5}, {"weight_decay": 0.2}, {"momentum": 0.0}, {}], strict=True
+    ):
+        for stepper in (short, long):
+            stepper.torch.param_groups[0].update(options)
+        assert torch.equal(short.step(g), long.step(g))
 
 
 def test_other_optimizers_and_options_are_left_to_torch():
     x0, factory = torch.zeros(LAYOUT.size), partial(torch.optim.SGD, lr=0.03)
-    for extra in ({"maximize": True}, {"foreach": True}):
-        assert isinstance(start(partial(factory, **extra), x0, LAYOUT), Stepper)
-    assert isinstance(start(torch.optim.Adam, x0, LAYOUT), Stepper)
+
+    def hooked(params):
+        made = factory(params)
+        made.register_step_post_hook(lambda *_: None)
+        return made
+
+    for extra in ("maximize", "foreach", "fused", "differentiable"):
+        assert isinstance(start(partial(factory, **{extra: True}), x0, LAYOUT), Stepper)
+    for other in (torch.optim.Adam, hooked):
+        assert isinstance(start(other, x0, LAYOUT), Stepper)
     assert isinstance(start(factory, x0, LAYOUT, {"*": {"lr": 2.0}}), Stepper)
 
 

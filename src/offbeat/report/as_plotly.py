@@ -31,7 +31,8 @@ def spec(figure: Figure) -> dict[str, Any]:
         "annotations": [],
         "showlegend": 1 < sum(_in_legend(m) for m in figure.marks) <= _MOST_NAMES,
     }
-    for surface in (m for m in figure.marks if isinstance(m, Surface)):
+    surface = next((m for m in figure.marks if isinstance(m, Surface)), None)
+    if surface is not None:
         azimuth = np.radians(surface.seen_from)
         layout["scene"] = {
             "xaxis": {"title": {"text": text(figure.x.title)}},

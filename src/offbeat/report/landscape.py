@@ -102,7 +102,9 @@ def surface(found: Landscape, *, log: bool) -> Figure:
 
 def _below(z: NDArray[np.float64]) -> float:
     """A viewpoint at the corner below the slope: from above it, the surface hides the trajectories."""
-    up_y, up_x = (np.mean(np.diff(z, axis=axis)) > 0 for axis in (0, 1))
+    with np.errstate(invalid="ignore"):  # a point where the loss is infinite says nothing
+        steps = [np.diff(z, axis=axis) for axis in (0, 1)]
+    up_y, up_x = (np.sign(d[np.isfinite(d)]).sum() > 0 for d in steps)
     return float(np.degrees(np.arctan2(-1 if up_y else 1, -1 if up_x else 1)))
 
 

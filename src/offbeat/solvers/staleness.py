@@ -90,7 +90,7 @@ class GapAware(ParameterServer):
 
     v is the last step's direction (momentum included) and EMA decays by `gamma`; the gap is measured in units of the
     distance that one step usually covers. Barkai, Hakimi and Schuster 2020, "Gap-aware mitigation of gradient
-    staleness", for SGD with or without momentum.
+    staleness", for SGD with or without momentum; under other optimizers v is the gradient.
     """
 
     line = "ASGD that shrinks each component by how far the parameters have moved"
