@@ -12,7 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from offbeat import cli
+from offbeat.lab.compare import Spread
 from offbeat.lab.config import known_keys
+from offbeat.report.numbers import spread
 
 
 @pytest.fixture
@@ -284,6 +286,17 @@ def test_a_sweep_with_a_bad_cell_does_not_start(offbeat, tmp_path, grid, said):
 def test_a_sweep_needs_its_section(offbeat, tmp_path):
     (tmp_path / "none.toml").write_text('task = "quadratic"\n')
     refused(offbeat("sweep", "none.toml"), "[sweep]")
+
+
+def test_a_comparison_names_each_solver_once(offbeat):
+    refused(offbeat("compare", "quadratic", "--solvers", "asgd,asgd"), "each solver once", "'asgd,asgd'")
+    assert not Path("comparisons").exists()
+
+
+def test_the_spread_of_equal_values_is_nothing():
+    """0.1 three times has a mean that is not 0.1."""
+    assert Spread.of([0.1, 0.1, 0.1]).std == spread([0.1, 0.1, 0.1]) == 0.0
+    assert Spread.of([1.0, 3.0]).std == spread([1.0, 3.0]) == pytest.approx(2**0.5)
 
 
 def test_a_comparison_with_a_wrong_option_does_not_start(offbeat):

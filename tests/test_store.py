@@ -9,7 +9,7 @@ import pytest
 import offbeat
 from folders import make
 from offbeat import cli
-from offbeat.core.errors import ConfigError, StoreError
+from offbeat.core.errors import ConfigError, OffbeatWarning, StoreError
 from offbeat.engines.cluster import Cluster
 from offbeat.lab import store
 from offbeat.lab.delays import simulate
@@ -59,6 +59,39 @@ def test_conditions_choose_runs(runs, conditions, names):
 def test_bad_conditions_are_refused_in_one_line(runs, condition, words):
     with pytest.raises(ConfigError, match=words):
         matching(find([runs]), [condition])
+
+
+def test_a_damaged_run_among_others_is_left_out_and_named_it_is_an_error(runs, capsys, monkeypatch):
+    (runs / "asgd-1" / "run.json").write_text('{"format": 1, "conf')
+    code, out, err = offbeat_command(capsys, monkeypatch, "runs", "list", runs, "--json")
+    assert (code, len(json.loads(out))) == (0, 3)
+    (line,) = err.splitlines()
+    assert line.startswith("offbeat: left out: ")
+    assert "asgd-1" in line
+    assert offbeat_command(capsys, monkeypatch, "runs", "list", runs / "asgd-1")[0] == 2
+    for name in ("asgd-0", "sync-0", "sync-1"):
+        (runs / name / "run.json").write_text("{")
+    with pytest.warns(OffbeatWarning), pytest.raises(StoreError, match="cannot be read"):
+        find([runs])
+
+
+@pytest.mark.parametrize("name", ["trace.parquet", "metrics.parquet"])
+def test_an_ended_run_that_lacks_a_table_is_not_shown_as_if_it_were_whole(runs, name, capsys, monkeypatch):
+    (runs / "asgd-0" / name).unlink()
+    code, _, err = offbeat_command(capsys, monkeypatch, "report", runs / "asgd-0", "-o", runs / "x.html")
+    assert code == 2
+    assert f"has no {name}, and its run has ended" in err
+    with pytest.raises(StoreError, match="was it removed"):
+        Folder(runs / "asgd-0").read_table(name)
+
+
+def test_a_run_that_has_not_ended_may_lack_its_trace(runs, capsys, monkeypatch):
+    about = json.loads((runs / "asgd-0" / "run.json").read_text())
+    (runs / "asgd-0" / "run.json").write_text(json.dumps({**about, "status": "interrupted"}))
+    (runs / "asgd-0" / "trace.parquet").unlink()
+    code, out, _ = offbeat_command(capsys, monkeypatch, "diff", runs / "asgd-0", runs / "asgd-1")
+    assert code == 0
+    assert "gradient 0 is in the trace of one of them only" in out
 
 
 def test_tags_are_kept_beside_the_run_and_can_be_asked_for(runs, capsys, monkeypatch):

@@ -139,6 +139,7 @@ def test_the_command_line_reaches_it_and_refuses_what_it_is_not(topics_file, com
     assert code == 0, err
     assert json.loads(out)["mean_staleness"] is None
     assert command("embed", "neighbours", "r", "ship")[0] == 0
+    assert command("embed", "neighbours", "r", "ship", "--count", "0")[0] == 2
     for options, says in (
         (["--solver", "asgd"], "runs plain and hogwild (without a lock), not asgd"),
         (["--solver", "hogwild", "--set", "solver.locked=true"], "not hogwild with locked=true"),

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import warnings
 from typing import Any, NoReturn
 
 import typer
@@ -23,7 +24,7 @@ from offbeat.cli import (
     timing,
 )
 from offbeat.cli.output import EXIT
-from offbeat.core.errors import OffbeatError
+from offbeat.core.errors import OffbeatError, OffbeatWarning
 
 
 class _InterruptedError(OffbeatError):
@@ -94,10 +95,18 @@ def _got(e: Exception) -> str:
     return f", got {errors()[0]['input']!r}" if errors is not None else ""
 
 
+def _show_warning(message: Any, category: type[Warning], *where: Any, **details: Any) -> None:
+    """Ours in one line, without the place in the code; those of libraries as they are."""
+    ours = issubclass(category, OffbeatWarning)
+    text = f"offbeat: {message}\n" if ours else warnings.formatwarning(message, category, *where[:2])
+    sys.stderr.write(text)
+
+
 def main() -> NoReturn:
     """Errors in one line on stderr, exit code 2 for bad input, no tracebacks for what people do wrong."""
     if os.getcwd() not in sys.path and "" not in sys.path:
         sys.path.insert(0, os.getcwd())  # package.module:Name is looked for where one stands
+    warnings.showwarning = _show_warning
     try:
         code = app(standalone_mode=False, prog_name="offbeat")
     except OffbeatError as e:

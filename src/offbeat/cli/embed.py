@@ -25,6 +25,8 @@ def neighbours(
     """The words that are nearest to a word, by cosine."""
     from offbeat.tasks.word2vec.quality import neighbours
 
+    if count < 1:
+        raise ConfigError(f"--count must be a number from 1, got {count}")
     found = neighbours(word.lower(), *_open(run), count)
     if as_json:
         print(json.dumps([{"word": w, "cosine": c} for w, c in found]))

@@ -51,11 +51,14 @@ def calibrate(
     as_json: JsonOpt = False,
 ) -> None:
     """Fit a cluster for the simulator to a real run, and say how well it predicts others."""
+    from offbeat.core.budget import Target
     from offbeat.core.errors import StoreError
     from offbeat.lab.calibrate import as_toml
     from offbeat.lab.calibrate import calibrate as fit
     from offbeat.lab.calibrate import check as predict
 
+    if target is not None:
+        Target.parse(target)
     cluster = fit(folder)
     checks = [predict(cluster, other, target) for other in check or ()]
     place = out or folder / "cluster.toml"

@@ -54,8 +54,7 @@ def run(
     from offbeat.core.units import parse_duration
     from offbeat.lab.config import make, put
 
-    if pool is not None and pool < 0:
-        raise ConfigError(f"--pool must be a number of threads from 0, got {pool}")
+    _check_pool(pool)
     seconds = parse_duration(checkpoint_every, "--checkpoint-every")
     values = read_values(
         task,
@@ -83,6 +82,11 @@ def run(
         print_estimate(estimate(config, pool), as_json)
         return
     _execute(config, out, pool=pool, again=again, checkpoint_seconds=seconds, as_json=as_json)
+
+
+def _check_pool(pool: int | None) -> None:
+    if pool is not None and pool < 0:
+        raise ConfigError(f"--pool must be a number of threads from 0, got {pool}")
 
 
 def _execute(
@@ -122,6 +126,7 @@ def resume(
     from offbeat.lab.config import make
     from offbeat.lab.folder import Folder
 
+    _check_pool(pool)
     info = Folder(folder).read()
     if info["config"].get("from") == "python":
         raise ConfigError(f"{folder} was made by a Python script: run the script again, it goes on by itself")

@@ -145,6 +145,8 @@ def diff(
     print()
     if found.row is None:
         print("every gradient is the same" + ("" if found.timed else " (wall times aside)"))
+    elif not found.columns:
+        print(f"gradient {found.row} is in the trace of one of them only")
     else:
         _print(found.columns, f"gradient {found.row}, the first that differs", a, b)
     if found.outcomes:

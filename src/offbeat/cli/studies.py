@@ -51,6 +51,8 @@ def compare(
     names = [n.strip() for n in solvers.split(",") if n.strip()]
     if not names:
         raise ConfigError(f"--solvers takes names separated by commas, got {solvers!r}")
+    if len(set(names)) < len(names):
+        raise ConfigError(f"--solvers must name each solver once, got {solvers!r}")
     shared, own = _split_settings(settings or [], names)
     values = read_values(
         task,

@@ -24,6 +24,10 @@ class StoreError(ConfigError):
     """A run folder that cannot be written, read, or continued."""
 
 
+class OffbeatWarning(UserWarning):
+    """Something that was passed over; the command line prints it as one line."""
+
+
 def nearest(got: str, known: Iterable[str]) -> str:
     """`" (did you mean 'asgd'?)"`, or nothing when no known name is close."""
     close = get_close_matches(got, list(known), n=1, cutoff=0.6)

@@ -13,6 +13,7 @@ from offbeat.lab.config import make, put
 from offbeat.lab.plan import check_rule
 from offbeat.lab.sweep import Sweep
 
+ROUNDING = 1e-12  # relative; a spread below it is that of the sum, not of the seeds
 ALONE = ("plain", "constant-delay")
 """Solvers that run on one worker: they get that worker alone, without delay and without a network."""
 
@@ -32,7 +33,8 @@ class Spread:
             return cls(None, 0.0, 0)
         mean = sum(known) / len(known)
         var = sum((v - mean) ** 2 for v in known) / (len(known) - 1) if len(known) > 1 else 0.0
-        return cls(mean, sqrt(var), len(known))
+        std = sqrt(var)
+        return cls(mean, std if std > ROUNDING * abs(mean) else 0.0, len(known))
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,7 @@ _TYPES: Mapping[str, pa.DataType] = {
 }
 SCHEMA = pa.schema([(name, _TYPES[name]) for name in Row._fields])
 JOURNAL = pa.schema([("time", pa.float64()), ("what", pa.string()), ("worker", pa.int32()), ("number", pa.int64())])
+UNFINISHED = ("running", "interrupted", "failed")
 
 
 def versions() -> dict[str, str]:
@@ -187,7 +188,9 @@ class Folder:
         try:
             return pq.read_table(self.path / name)
         except FileNotFoundError:
-            raise StoreError(f"{self.path} has no {name}: the run has not ended") from None
+            ended = self.exists() and self.read().get("status") not in UNFINISHED
+            why = "and its run has ended: was it removed?" if ended else "the run has not ended"
+            raise StoreError(f"{self.path} has no {name}{',' if ended else ':'} {why}") from None
         except (OSError, pa.ArrowException) as e:
             raise StoreError(f"{self.path / name} cannot be read: {str(e).splitlines()[0]}") from None
 

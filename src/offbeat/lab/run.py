@@ -21,12 +21,10 @@ from offbeat.engines.engine import Engine
 from offbeat.engines.pool import single_threaded
 from offbeat.lab import diagnose
 from offbeat.lab.engines import build_engine, clock_of
-from offbeat.lab.folder import Folder, metrics_table, trace_table, versions
+from offbeat.lab.folder import UNFINISHED, Folder, metrics_table, trace_table, versions
 from offbeat.lab.plan import Plan
 from offbeat.lab.result import Run
 from offbeat.lab.watch import Watch, ratio
-
-UNFINISHED = ("running", "interrupted", "failed")
 
 
 def cores() -> int:

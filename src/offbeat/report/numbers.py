@@ -22,7 +22,8 @@ def mean(values: Sequence[float | None]) -> float | None:
 def spread(values: Sequence[float | None]) -> float:
     """The standard deviation of a sample; 0 for fewer than two values."""
     found = known(values)
-    return float(np.std(found, ddof=1)) if len(found) > 1 else 0.0
+    std = float(np.std(found, ddof=1)) if len(found) > 1 else 0.0
+    return std if std > 1e-12 * max(map(abs, found), default=0.0) else 0.0  # less is the rounding of the sum
 
 
 def fewer(count: int, most: int = MOST_POINTS) -> NDArray[np.int64]:

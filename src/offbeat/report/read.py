@@ -1,6 +1,7 @@
 """Run folders as plain values: what reports are made of."""
 
 import json
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,8 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from offbeat.core.errors import StoreError
+from offbeat.core.errors import OffbeatWarning, StoreError
 from offbeat.core.format import check_format
+
+ENDED = ("done", "diverged")
+ALWAYS = ("metrics.parquet", "trace.parquet")  # what every run that has ended left
 
 
 @dataclass(frozen=True)
@@ -115,6 +119,8 @@ class RunFiles:
             try:
                 self._tables[name] = pq.read_table(self.path / name)
             except FileNotFoundError:
+                if self.status in ENDED and name in ALWAYS:
+                    raise StoreError(f"{self.path} has no {name}, and its run has ended: was it removed?") from None
                 self._tables[name] = pa.table({})
             except (OSError, pa.ArrowException) as e:
                 raise StoreError(f"{self.path / name} cannot be read: {str(e).splitlines()[0]}") from None
@@ -139,8 +145,13 @@ def column(table: pa.Table, name: str) -> NDArray[np.float64]:
 
 
 def find(patterns: Iterable[str | Path]) -> list[RunFiles]:
-    """The runs of folders and patterns; a folder that holds runs stands for all of them. Sorted, each once."""
+    """The runs of folders and patterns; a folder that holds runs stands for all of them. Sorted, each once.
+
+    A damaged run is an error where it is named; among others, it is left out with a warning.
+    """
     paths: dict[Path, None] = {}
+    patterns = list(patterns)
+    named = {Path(pattern) for pattern in patterns}
     for pattern in patterns:
         found = _folders(str(pattern))
         if not found:
@@ -148,7 +159,15 @@ def find(patterns: Iterable[str | Path]) -> list[RunFiles]:
                 raise StoreError(f"{pattern} is not a run folder: it has no run.json")
             raise StoreError(f"no run at {pattern}")
         paths.update(dict.fromkeys(found))
-    return [RunFiles.open(p) for p in paths]
+    runs: list[RunFiles] = []
+    for k, path in enumerate(paths):
+        try:
+            runs.append(RunFiles.open(path))
+        except StoreError as e:
+            if path in named or (k == len(paths) - 1 and not runs):
+                raise
+            warnings.warn(f"left out: {e}", OffbeatWarning, stacklevel=2)
+    return runs
 
 
 def _folders(pattern: str) -> Sequence[Path]:
