@@ -46,12 +46,18 @@
         layout.scene[name] = Object.assign({ gridcolor: grid, zerolinecolor: grid, color: faint,
           backgroundcolor: "rgba(0,0,0,0)", tickfont: { size: 10 } }, layout.scene[name]);
       }
+      if (narrow) {  // a step back, and the scale, which has the height's name, above
+        const eye = layout.scene.camera.eye;
+        for (const name in eye) eye[name] *= 1.35;
+        layout.scene.zaxis.title = { text: "" };
+        for (const trace of made.data) if (trace.colorbar) trace.colorbar.orientation = "h";
+      }
     }
     if (log && layout.yaxis) { layout.yaxis.type = "log"; delete layout.yaxis.range; }
     layout.paper_bgcolor = layout.plot_bgcolor = "rgba(0,0,0,0)";
     layout.font = { family: getComputedStyle(document.body).fontFamily, color: ink, size: 12 };
     layout.margin = Object.assign({ l: 56, r: 14, t: layout.showlegend ? 34 : 14, b: 46 }, layout.margin || {});
-    if (narrow) layout.margin.l = 44;
+    if (narrow) layout.margin.l = layout.scene ? 4 : 44;
     layout.legend = { orientation: "h", x: 0, xanchor: "left", y: 1.01, yanchor: "bottom", font: { size: 11.5, color: ink },
                       bgcolor: "rgba(0,0,0,0)", itemsizing: "constant", traceorder: "normal" };
     layout.hoverlabel = { bgcolor: colour("@paper"), bordercolor: faint, font: { color: ink, size: 12 } };
