@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from offbeat.lab.config import make
 from offbeat.lab.plan import build
 from offbeat.lab.replay import replay
 from offbeat.lab.run import execute
-from test_local import rows_of, run
+from test_local import Until, rows_of, run
 
 LIMIT = 100  # seconds that anything may take before a test fails
 
@@ -44,14 +45,13 @@ def until(condition, what):
 
 
 def test_a_killed_worker_is_restarted_and_its_gradient_is_lost(cradle):
-    options = Options(faults=(Fault("kill", 3, worker=1),))
-    engine = run(cradle, solver("asgd", lr=0.1), workers=2, updates=60, options=options)
+    options = Options(faults=(Fault("kill", 3, worker=1),), quota=30 * 8)
+    engine = run(cradle, solver("asgd", lr=0.1), workers=2, updates=10**9, options=options)
     assert engine.updates == 60
     assert [r.draw for r in rows_of(engine) if r.outcome == "lost"] == [3]
     assert engine.incidents == ["worker 1 was lost (SIGKILL); restarted"]
     mine = [r.draw for r in rows_of(engine) if r.worker == 1 and r.draw is not None]
-    assert mine == list(range(len(mine)))  # it goes on with its batches
-    assert len(mine) > 4
+    assert mine == list(range(31))  # it goes on with its batches
 
 
 def test_a_barrier_forms_anew_without_the_lost(cradle):
@@ -73,13 +73,14 @@ def test_an_all_reduce_forms_anew_and_its_members_still_agree(cradle, short):
 
 
 def test_the_lock_of_a_dead_worker_is_free(cradle):
-    options = Options(on_loss="leave out", faults=(Fault("kill", 3, worker=0),))
-    engine = run(cradle, solver("hogwild", locked=True, lr=0.1), workers=2, updates=30, options=options)
-    assert engine.updates >= 30
+    options = Options(on_loss="leave out", faults=(Fault("kill", 3, worker=0),), quota=30 * 8)
+    engine = run(cradle, solver("hogwild", locked=True, lr=0.1), workers=2, updates=10**9, options=options)
+    assert engine.incidents == ["worker 0 was lost (SIGKILL); left out"]
+    assert engine.updates == 33
 
 
 def test_a_worker_that_hangs_is_named_and_ended(cradle):
-    options = Options(patience_seconds=5.0, on_loss="leave out", faults=(Fault("hang", 2, worker=1),))
+    options = Options(patience_seconds=10.0, on_loss="leave out", faults=(Fault("hang", 2, worker=1),))
     engine = run(cradle, solver("ssp", s=1, lr=0.1), workers=2, updates=40, options=options)
     assert engine.updates == 40
     assert "worker 1 was silent" in engine.incidents[0]
@@ -88,8 +89,16 @@ def test_a_worker_that_hangs_is_named_and_ended(cradle):
 
 def test_a_run_ends_when_nobody_is_left(cradle):
     options = Options(on_loss="leave out", faults=(Fault("kill", 2, worker=0), Fault("kill", 3, worker=1)))
-    engine = run(cradle, solver("asgd", lr=0.1), workers=2, updates=1000, options=options)
+    engine = run(cradle, solver("asgd", lr=0.1), workers=2, updates=10**9, options=options)
     assert engine.ended == "idle"
+
+
+class UntilLast(Until):
+    """Ends a run when its last worker has taken part, however late it came."""
+
+    def mark(self):
+        self.engine.next_updates += 20
+        return bool(self.engine.arena.samples[-1])
 
 
 def test_losses_and_joins_of_the_cluster_happen_for_real(cradle):
@@ -97,7 +106,8 @@ def test_losses_and_joins_of_the_cluster_happen_for_real(cradle):
         cradle,
         solver("asgd", lr=0.1),
         workers=3,
-        updates=400,
+        updates=20,
+        watcher=UntilLast,
         delay="1ms",
         events=["lose 0 at 50ms", "join 2 at 100ms"],
     )
@@ -112,9 +122,10 @@ def test_losses_and_joins_of_the_cluster_happen_for_real(cradle):
 
 @pytest.fixture
 def quadratic(cradle, tmp_path):
-    def make_run(name="asgd", *, faults=(), checkpoint_seconds=0.0, updates=300, **local):
-        values = {"task": {"name": "quadratic"}, "solver": {"name": name}, "cluster": {"workers": 2, "delay": "1ms"}}
-        plan = build(make({**values, "budget": {"updates": updates}, "engine": "local"}))
+    def make_run(name="asgd", *, faults=(), checkpoint_seconds=0.0, updates=300, samples=None, **local):
+        values = {"task": {"name": "quadratic"}, "solver": {"name": name}, "cluster": {"workers": 2, "delay": "2ms"}}
+        budget = {"updates": updates} if samples is None else {"samples": samples, "per": "worker"}
+        plan = build(make({**values, "budget": budget, "engine": "local"}))
         plan = replace(plan, local={**plan.local, **local, "cradle": cradle, "faults": faults})
         return execute(plan, tmp_path / "run", checkpoint_seconds=checkpoint_seconds)
 
@@ -128,8 +139,9 @@ def test_a_killed_server_goes_on_from_its_checkpoint_and_counts_what_is_lost(qua
     (incident,) = real.summary["incidents"]
     assert "the server was lost (SIGKILL) after update 200; restarted from update" in incident
     lost = real.summary["lost_updates"]
+    kept = int(re.search(r"restarted from update (\d+)", incident)[1])
     assert f"{lost} lost" in incident
-    assert 0 < lost < 200
+    assert lost == 200 - kept < 200
     assert replay(real.path)["equal"]
     rows = pq.read_table(real.path / "trace.parquet").to_pylist()
     assert sum(r["applied"] for r in rows) == 300
@@ -143,7 +155,7 @@ def test_without_a_checkpoint_a_killed_server_begins_anew(quadratic):
 
 
 def test_a_server_that_hangs_is_replaced(quadratic):
-    real = quadratic(faults=(Fault("hang", 50, worker=None),), updates=100, patience="5s")
+    real = quadratic(faults=(Fault("hang", 50, worker=None),), updates=100, patience="10s")
     assert real.summary["updates"] == 100
     assert "the server did not answer" in real.summary["incidents"][0]
 
@@ -311,8 +323,8 @@ def test_more_workers_than_memory_is_said_before_anything_starts(cradle, monkeyp
 @pytest.mark.parametrize("name", ["asgd", "sync", "easgd", "hogwild", "ssp"])
 def test_a_storm_of_kills_changes_nothing_but_the_time(quadratic, name):
     faults = tuple(Fault("kill", 3 + 2 * (k % 4), worker=k % 2, life=1 + k // 2) for k in range(16))
-    real = quadratic(name, faults=faults, updates=400)
+    real = quadratic(name, faults=faults, samples=200)
     assert real.status == "done"
-    assert len(real.summary["incidents"]) >= 10
+    assert len(real.summary["incidents"]) == 16
     if name != "hogwild":
         assert replay(real.path)["equal"]

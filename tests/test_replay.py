@@ -26,11 +26,14 @@ def run(cradle, tmp_path):
     """A run on real processes, in a folder of its own."""
 
     def make_run(name, *, faults=(), checkpoint_seconds=30.0, **settings):
+        budget = {"updates": settings.pop("updates", 150)}
+        if samples := settings.pop("samples", None):  # an equal part for each worker: the slowest is waited for
+            budget = {"samples": samples, "per": "worker"}
         values = {
             "task": {"name": "quadratic"},
             "solver": {"name": name, **settings.pop("solver", {})},
             "cluster": {"workers": settings.pop("workers", 3)},
-            "budget": {"updates": settings.pop("updates", 150)},
+            "budget": budget,
             "engine": "local",
             **settings,
         }
@@ -56,16 +59,17 @@ def test_what_a_server_puts_in_order_is_replayed_bit_for_bit(run, solver):
 
 
 def test_gradients_that_were_given_up_are_given_up_again(run):
-    real = run("ringmaster", solver={"R": 1, "stops": True}, workers=4)
+    real = run("ringmaster", solver={"R": 1, "stops": True}, workers=4, samples=160)
     assert "cancelled" in pq.read_table(real.path / "arrivals.parquet")["what"].to_pylist()
     assert replay(real.path)["equal"]
 
 
 def test_a_run_that_lost_workers_is_replayed_with_its_losses(run):
     faults = (Fault("kill", 5, worker=1), Fault("kill", 9, worker=0), Fault("kill", 4, worker=1, life=2))
-    real = run("asgd", faults=faults)
+    real = run("asgd", faults=faults, samples=120)
     what = pq.read_table(real.path / "arrivals.parquet")["what"].to_pylist()
-    assert what.count("lost") == 3
+    assert len(real.summary["incidents"]) == 3
+    assert what.count("lost") == 3 + 3, "and each worker goes when its share is done"
     assert replay(real.path)["equal"]
 
 

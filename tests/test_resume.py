@@ -461,7 +461,7 @@ def child(name: str, updates: int, out: Path, pool: int = 0) -> Any:
     return process
 
 
-def wait_for(condition: Callable[[], bool], process: Any, what: str, seconds: float = 60.0) -> bool:
+def wait_for(condition: Callable[[], bool], process: Any, what: str, seconds: float = 120.0) -> bool:
     """True when it holds, False when the process ended first."""
     end = time.monotonic() + seconds
     while not condition():
@@ -498,10 +498,12 @@ def kill_until_done(name: str, updates: int, out: Path, kills: int, pool: int) -
 
 
 def check_killed(name: str, updates: int, tmp_path: Path, *, kills: int, least: int, pool: int = 0) -> None:
-    hits = kill_until_done(name, updates, tmp_path / "killed", kills, pool)
-    assert hits >= least, f"only {hits} of {kills} kills hit a live run: it is too short"
+    """On a machine that ends the run before enough kills have hit it, the run is made longer."""
+    while kill_until_done(name, updates, tmp_path / str(updates), kills, pool) < least:
+        updates *= 2
+        assert updates < 100_000, f"kills do not hit a run of {updates // 2} updates"
     whole = execute(resume_targets.plan(name, updates), tmp_path / "whole", pool=0)
-    same(Run.load(tmp_path / "killed"), whole)
+    same(Run.load(tmp_path / str(updates)), whole)
 
 
 @pytest.mark.timeout(240)

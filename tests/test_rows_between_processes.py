@@ -1,6 +1,7 @@
 """Row-sparse values on real processes: only rows travel and are written, and the bits are those of the simulator."""
 
 from dataclasses import replace
+from types import MappingProxyType
 
 import pytest
 import torch
@@ -79,9 +80,9 @@ def test_where_order_does_not_matter_the_bits_are_the_simulator_s(cradle, name):
 def words(cradle, topics_file, data_cache, tmp_path):
     """Word2vec on three processes."""
 
-    def run(name, faults=(), checkpoint_seconds=30.0):
+    def run(name, faults=(), checkpoint_seconds=30.0, budget=MappingProxyType({"updates": 150})):
         text = {"name": "word2vec", "data": str(topics_file), "dim": 8, "negatives": 3}
-        there = {"cluster": {"workers": 3}, "budget": {"updates": 150}, "engine": "local", "data": {"batch": 8}}
+        there = {"cluster": {"workers": 3}, "budget": dict(budget), "engine": "local", "data": {"batch": 8}}
         plan = build(make({"task": text, "solver": {"name": name}, "optimizer": {"lr": 0.05}, **there}))
         plan = replace(plan, local={**plan.local, "cradle": cradle, "faults": faults})
         return execute(plan, tmp_path / "run", checkpoint_seconds=checkpoint_seconds)
@@ -98,7 +99,8 @@ def test_what_a_server_puts_in_order_is_replayed_bit_for_bit(words, name):
 
 
 def test_who_begins_anew_is_sent_the_whole_table_first(words):
-    done = words("asgd", (Fault("kill", 7, worker=1), Fault("kill", 3, worker=1, life=2), Fault("kill", 12, worker=0)))
+    faults = (Fault("kill", 7, worker=1), Fault("kill", 3, worker=1, life=2), Fault("kill", 12, worker=0))
+    done = words("asgd", faults, budget={"samples": 1200, "per": "worker"})  # who begins late is waited for
     assert len(done.summary["incidents"]) == 3
     assert replay(done.path)["equal"]
 

@@ -1,5 +1,6 @@
 """A sweep whose parent is killed goes on where it was, and ends as one that was not."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -31,6 +32,18 @@ def done(folder: Path) -> int:
     return len(list(folder.glob("cells/*/weights.safetensors")))
 
 
+def members(session: int) -> list[int]:
+    """Live processes of a session: what the killed sweep had started."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):  # it has just ended
+                state, _, _, its, *_ = (entry / "stat").read_text().rpartition(")")[2].split()
+                if int(its) == session and state != "Z":
+                    found.append(int(entry.name))
+    return found
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_sweep_killed_twice_has_the_table_of_one_that_was_not(tmp_path):
@@ -44,7 +57,10 @@ def test_a_sweep_killed_twice_has_the_table_of_one_that_was_not(tmp_path):
             time.sleep(0.01)
         os.kill(parent.pid, signal.SIGKILL)
         parent.wait(30)
-    time.sleep(2.0)  # the workers see that their parent is gone
+        end = time.monotonic() + 200
+        while members(parent.pid):
+            assert time.monotonic() < end, "its workers did not end with it"
+            time.sleep(0.01)
     before = {p: p.stat().st_mtime_ns for p in (tmp_path / "killed").glob("cells/*/weights.safetensors")}
     assert sweep(tmp_path, "killed").wait(300) == 0
     assert all(p.stat().st_mtime_ns == t for p, t in before.items()), "what was done is not run again"
