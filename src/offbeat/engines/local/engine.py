@@ -53,8 +53,15 @@ from offbeat.engines.slot import mean_buffers
 _CONSTRUCTION_SECONDS = 300.0  # for importing torch and making the task
 
 
+GONE, SILENT = "was lost", "did not answer"
+
+
 class ServerLostError(LocalError):
-    """The server's line was closed while it was asked for something."""
+    """The server has ended, or is silent; a run goes on with another."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__(f"the server {how}")
+        self.how = how
 
 
 class Local:
@@ -141,41 +148,46 @@ class Local:
         self._open_nursery()
         self._open_server(joining=self._saved is not None)
         while True:
-            message = self._next(self.options.patience_seconds)
-            if message is None:
-                self._replace_server("did not answer")
+            try:
+                why = self._hear(watcher)
+            except ServerLostError as e:
+                self._replace_server(e.how)
                 continue
-            kind, *details = message
-            if kind == "tick":
-                try:
-                    ends = watcher.tick()
-                except ServerLostError:  # before a checkpoint was begun: the one before it still holds
-                    self._replace_server("was lost")
-                    continue
-                if ends:
-                    return self._stop("watcher")
-            elif kind == "mark":
-                if watcher.mark() or watcher.tick():
-                    return self._stop("watcher")
-                self._go()
-            elif kind == "loss":
-                if watcher.suspicious(details[0]):
-                    return self._stop("watcher")
-                self._go()
-            elif kind == "deadline":
-                self.now = self.deadline
-                return self._stop("seconds")
-            elif kind in ("lost", "left"):
-                if self._depart(kind, *details):
-                    return self._stop("idle")
-            elif kind == "join":
-                self._start_worker(details[0], joins=True)
-            elif kind == "hung":
-                self.incidents.append(f"worker {details[0]} was silent for {details[1]:.0f} s and was ended")
-            elif kind == "failed":
-                raise self._failure(*details)
-            elif kind == "closed":
-                self._replace_server("was lost")
+            if why is not None:
+                return why
+
+    def _hear(self, watcher: Watcher) -> str | None:
+        """The server's next message, and what is to be done about it; why the run ends, if it does."""
+        message = self._next(self.options.patience_seconds)
+        if message is None:
+            raise ServerLostError(SILENT)
+        kind, *details = message
+        if kind == "tick":
+            if watcher.tick():
+                return self._stop("watcher")
+        elif kind == "mark":
+            if watcher.mark() or watcher.tick():
+                return self._stop("watcher")
+            self._go()
+        elif kind == "loss":
+            if watcher.suspicious(details[0]):
+                return self._stop("watcher")
+            self._go()
+        elif kind == "deadline":
+            self.now = self.deadline
+            return self._stop("seconds")
+        elif kind in ("lost", "left"):
+            if self._depart(kind, *details):
+                return self._stop("idle")
+        elif kind == "join":
+            self._start_worker(details[0], joins=True)
+        elif kind == "hung":
+            self.incidents.append(f"worker {details[0]} was silent for {details[1]:.0f} s and was ended")
+        elif kind == "failed":
+            raise self._failure(*details)
+        elif kind == "closed":
+            raise ServerLostError(GONE)
+        return None
 
     def close(self) -> None:
         """Ends every process of the run; the shared memory goes with the last."""
@@ -330,9 +342,9 @@ class Local:
         reached = int(self.arena.updates[0])
         kept = 0 if self._saved is None else self._saved[2]["updates"]
         self.lost_updates += reached - kept
-        how = self._exit_of("server", -1)
+        how = f" ({self._exit_of('server', -1)})" if why == GONE else ""
         self.incidents.append(
-            f"the server {why} ({how}) after update {reached}; restarted from update {kept}, {reached - kept} lost"
+            f"the server {why}{how} after update {reached}; restarted from update {kept}, {reached - kept} lost"
         )
         self._end_children()
         self._forget()
@@ -365,7 +377,7 @@ class Local:
 
     def _exit_of(self, role: str, rank: int) -> str:
         """How a process ended, as the nursery saw it."""
-        deadline = time.monotonic() + 1.0
+        deadline = time.monotonic() + 10.0  # of a process that is known to have ended
         with contextlib.suppress(Closed):
             while self._line is not None and (role, rank) not in self._exits and time.monotonic() < deadline:
                 message = self._line.receive(0.1)
@@ -406,12 +418,12 @@ class Local:
             while True:
                 message = self._receive(self.options.patience_seconds)
                 if message is None:
-                    raise LocalError(f"the server did not answer within {self.options.patience_seconds:.0f} s")
+                    raise ServerLostError(SILENT)
                 if message[0] == answer:
                     return message[1:]
                 self._inbox.append(message)
         except Closed:
-            raise ServerLostError("the server was lost while it was asked for its state") from None
+            raise ServerLostError(GONE) from None
 
     def _go(self) -> None:
         assert self._server is not None
