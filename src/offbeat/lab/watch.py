@@ -104,6 +104,8 @@ class Watch:
         self.best_value: float | None = None
         self.total, self._since = Tally(), Tally()
         self._seen = 0  # rows of engine.rows already counted
+        self._lost = 0  # updates that went with a server
+        self._note_sums()
         self._parts = 0
         self._saves = 0
         self._worse = 0
@@ -272,9 +274,17 @@ class Watch:
         self.engine.next_samples = min((s for s in samples if s is not None), default=inf)
         self.engine.next_updates = min((u for u in updates if u is not None), default=inf)
 
+    def _note_sums(self) -> None:
+        """What to go back to when the rows since now are lost."""
+        self._sums = self.total.state(), self._since.state()
+
     def _count(self) -> None:
-        """Takes note of the rows that the engine has added."""
-        rows = self.engine.rows
+        """Takes note of the rows that the engine has added, or, with a server, lost again."""
+        rows, lost = self.engine.rows, getattr(self.engine, "lost_updates", 0)
+        if lost != self._lost:
+            self._lost, self._seen = lost, 0
+            self.total.load(self._sums[0])
+            self._since.load(self._sums[1])
         for values in rows[self._seen :]:
             row = Row._make(values)
             self.total.add(row)
@@ -301,6 +311,7 @@ class Watch:
         tensors: dict[str, Any] = {}
         tree = self.engine.save(tensors)
         self._count()
+        self._note_sums()
         self.folder.write_part(self._parts, self.engine.rows, self.engine.journal)
         self._parts += 1
         self.engine.rows.clear()
@@ -338,6 +349,8 @@ class Watch:
                 buffers = {n.removeprefix("best."): t for n, t in tensors.items() if n.startswith("best.")}
                 self.best = Point(tensors["best"], buffers or None)
             self.engine.restore(note["engine"], tensors)
+            self._lost = getattr(self.engine, "lost_updates", 0)
+            self._note_sums()
         except (KeyError, TypeError, AttributeError, RuntimeError) as e:
             where = folder.path / "checkpoint.safetensors"
             raise StoreError(f"{where} is damaged or of another run: {str(e).splitlines()[0]}") from None
