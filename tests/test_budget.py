@@ -146,6 +146,8 @@ def test_without_workers_a_run_has_failed():
         ("-3epochs", "must be like 6epochs"),
         ("1.5updates", "whole number"),
         ("soon", "must be like 6epochs"),
+        ("5", "needs a unit"),
+        (5, "needs a unit"),
         ("accuracy=1.2", "between 0 and 1"),
         ("speed=3", "unknown target metric"),
         ("accuracy=much", "must be like accuracy=0.98"),

@@ -1,7 +1,9 @@
 """Working with run folders: listing, filtering, tagging, removing, comparing two; and delays without training."""
 
 import heapq
+import io
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -104,6 +106,11 @@ def test_tags_are_kept_beside_the_run_and_can_be_asked_for(runs, capsys, monkeyp
 
 def test_removing_takes_what_the_run_made_and_nothing_else(runs, capsys, monkeypatch):
     (runs / "sync-0" / "notes.txt").write_text("mine")
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))  # nobody there to answer
+    code, _, err = offbeat_command(capsys, monkeypatch, "runs", "remove", runs)
+    assert code == 1
+    assert err == "nothing was removed; with --yes nobody is asked\n"
+    assert (runs / "asgd-0" / "run.json").exists()
     code, out, _ = offbeat_command(capsys, monkeypatch, "runs", "remove", runs, "--where", "solver=sync", "--yes")
     assert (code, out) == (0, "removed 2 runs\n")
     assert sorted(p.name for p in runs.iterdir()) == ["asgd-0", "asgd-1", "sync-0"]

@@ -1,6 +1,7 @@
 """`offbeat runs` and `offbeat diff`: keeping order among run folders."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -117,7 +118,13 @@ def remove_runs(
     if not yes:
         for run in found:
             print(run.path)
-        typer.confirm(f"remove {len(found)} run{'s' if len(found) > 1 else ''}?", abort=True)
+        try:
+            sure = typer.confirm(f"remove {len(found)} run{'s' if len(found) > 1 else ''}?")
+        except typer.Abort:  # nobody there to answer
+            sure = False
+        if not sure:
+            print("nothing was removed; with --yes nobody is asked", file=sys.stderr)
+            raise typer.Exit(1)
     for run in found:
         remove(run.path)
     print(f"removed {len(found)} run{'s' if len(found) > 1 else ''}")

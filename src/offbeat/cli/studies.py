@@ -208,7 +208,7 @@ def sweep(
     else:
         statuses = [row["status"] for row in table]
         counts = ", ".join(f"{statuses.count(s)} {s}" for s in dict.fromkeys(statuses))
-        print(f"{len(table)} cells: {counts}\ntable  {found.folder / 'results.parquet'}")
+        print(f"{len(table)} cell{'s' if len(table) > 1 else ''}: {counts}\ntable  {found.folder / 'results.parquet'}")
     for row in table:
         if row["status"] == "failed":
             shown = ", ".join(f"{k}={row[k]}" for k in [*found.keys, "seed"])

@@ -40,6 +40,12 @@ class Amount:
                 raise ConfigError(f"{what} must be more than 0 {match[2].rstrip('s')}s, got {text!r}")
             return cls(float(match[1]), match[2].rstrip("s") + "s")  # type: ignore[arg-type]  # checked there
         try:
+            float(text)  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            pass
+        else:  # 6 what? A guess would train for 6 s whoever meant epochs
+            raise ConfigError(f"{what} needs a unit, like 6epochs, 5000samples, 1000updates or 30s, got {text!r}")
+        try:
             return cls(parse_duration(text), "seconds")
         except ConfigError:
             raise ConfigError(f"{what} must be like 6epochs, 5000samples, 1000updates or 30s, got {text!r}") from None
