@@ -9,7 +9,7 @@ import pytest
 import offbeat
 from folders import make
 from offbeat.core.errors import ConfigError
-from offbeat.report import chrome_trace, tensorboard, workers
+from offbeat.report import as_matplotlib, chrome_trace, tensorboard, workers
 from offbeat.report.export import save_figures, save_tables
 from offbeat.report.figure import Figure
 from offbeat.report.read import RunFiles, find
@@ -167,3 +167,31 @@ def test_the_timeline_agrees_with_the_books_of_the_engine(tmp_path):
         assert drawn["computing"] == pytest.approx(booked["computing"], abs=1e-9)
         # What was under way when the run ended is not known to have arrived: at most one message each.
         assert drawn["communicating"] == pytest.approx(booked["communicating"], abs=4.1e-3)
+
+
+def test_gradients_applied_at_the_same_instant_share_a_label():
+    alike = offbeat.train("quadratic", "sync", 3, budget="2updates", out=False).plot.spacetime()
+    mixed = offbeat.train("quadratic", "asgd", 3, budget="6updates", out=False).plot.spacetime()
+    assert alike.marks[-1].labels == ["3 x 0", "", ""] * 2
+    assert mixed.marks[-1].labels == ["0, 1, 2", "", "", "3 x 2", "", ""]
+
+
+@pytest.mark.parametrize("names", [["a long name of many words"] * 8, ["short", "names"]])
+def test_a_legend_is_not_wider_than_its_picture(names):
+    from matplotlib.figure import Figure as Canvas
+
+    canvas = Canvas(figsize=(3.35, 5), layout="constrained")
+    lines = [canvas.add_subplot().plot([0, 1])[0] for _ in names]
+    as_matplotlib._legend_below(canvas, lines, names, most=4)
+    (legend,) = canvas.legends
+    canvas.draw_without_rendering()
+    box = legend.get_window_extent()
+    assert box.x0 >= 0
+    assert box.x1 <= canvas.bbox.width
+
+
+def test_a_colour_with_a_meaning_is_named_even_if_it_is_the_only_one():
+    run = offbeat.train("quadratic", "asgd", 2, budget="6updates", out=False)
+    for figure in (run.plot.breakdown(), run.plot.timeline()):
+        assert [m.name for m in figure.marks] == ["computing"]
+        assert figure.plotly().layout.showlegend

@@ -73,14 +73,22 @@ def draw(figure: Figure, width: float, out: Path | io.StringIO) -> None:
             _axis(axes, "x", figure.x)
             _axis(axes, "y", figure.y)
         handles, labels = axes.get_legend_handles_labels()
-        if len(labels) > 1 and any(isinstance(m, Bars | Spans) for m in figure.marks):
-            most = 4 if width < 5 else 8  # bars leave no room for a legend among them
-            canvas.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), most), handlelength=1.2)
+        if len(labels) >= figure.least_names and any(isinstance(m, Bars | Spans) for m in figure.marks):
+            _legend_below(canvas, handles, labels, most=4 if width < 5 else 8)
         elif len(labels) > 1:
             axes.legend(handles, labels, handlelength=1.6, ncols=2 if len(labels) > 5 else 1)
         vector = not isinstance(out, Path) or out.suffix == ".svg"
         written: dict[str, Any] = {"format": "svg" if vector else None, "metadata": {"Date": None} if vector else None}
         canvas.savefig(out, dpi=300, **written)
+
+
+def _legend_below(canvas: Any, handles: list[Any], labels: list[str], most: int) -> None:
+    """Bars leave no room for a legend among them. As many columns as the picture is wide."""
+    for columns in range(min(len(labels), most), 0, -1):
+        legend = canvas.legend(handles, labels, loc="outside lower center", ncols=columns, handlelength=1.2)
+        if columns == 1 or legend.get_window_extent().width <= canvas.bbox.width:
+            return
+        legend.remove()
 
 
 def _axis(axes: Any, name: str, axis: Axis) -> None:

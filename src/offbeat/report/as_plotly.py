@@ -29,7 +29,7 @@ def spec(figure: Figure) -> dict[str, Any]:
         "hovermode": "x unified" if figure.unified else "closest",
         "shapes": [],
         "annotations": [],
-        "showlegend": 1 < sum(_in_legend(m) for m in figure.marks) <= _MOST_NAMES,
+        "showlegend": figure.least_names <= sum(_in_legend(m) for m in figure.marks) <= _MOST_NAMES,
     }
     surface = next((m for m in figure.marks if isinstance(m, Surface)), None)
     if surface is not None:

@@ -157,6 +157,8 @@ class Figure:
     unified: bool = False
     """Hovering shows all lines at that x."""
     height: int = 300
+    least_names: int = 2
+    """A legend of fewer says nothing; of one it does where colours have a meaning."""
     switches: tuple[str, ...] = ()
     """"y": the reader may switch the y axis to logarithmic."""
 

@@ -58,7 +58,7 @@ def figure(run: RunFiles, first: int = SHORT) -> Figure:
                 marks.append(_arrows(there, hue))
     ends = [r for r in rows if r["applied"]]
     lane = [_above(r) if between_peers else server for r in ends]
-    labels = ["" if r["staleness"] is None else str(r["staleness"]) for r in ends]
+    labels = _labels(ends, lane)
     marks.append(Points([r["time"] for r in ends], lane, "applied, with its staleness", "@ink", 5, labels=labels))
     ticks = [(float(w), f"worker {w}") for w in workers]
     y = Axis(
@@ -69,6 +69,20 @@ def figure(run: RunFiles, first: int = SHORT) -> Figure:
     x = Axis(run.time_label, "s", start=0, end=1.02 * max(r["time"] for r in rows))
     height = 150 + 44 * (len(workers) + 1)
     return Figure("Who computed, sent and applied what", x, y, tuple(marks), stacked=True, height=height)
+
+
+def _labels(ends: list[dict[str, Any]], lane: list[float]) -> list[str]:
+    """Staleness beside each point; what is applied at one place at the same instant shares a label, in order."""
+    together: dict[tuple[float, float], list[int]] = {}
+    for k, (r, at) in enumerate(zip(ends, lane, strict=True)):
+        if r["staleness"] is not None:
+            together.setdefault((r["time"], at), []).append(k)
+    labels = [""] * len(ends)
+    for ks in together.values():
+        ages = [ends[k]["staleness"] for k in ks]
+        alike = len(ages) > 1 and len(set(ages)) == 1
+        labels[ks[0]] = f"{len(ages)} x {ages[0]}" if alike else ", ".join(map(str, ages))
+    return labels
 
 
 def _above(row: dict[str, Any]) -> float:

@@ -117,7 +117,7 @@ def _spans(run: RunFiles, acts: Sequence[Activity], end: float) -> Figure:
     height = 110 + 20 * len(acts)
     x = Axis(run.time_label, "s", start=0, end=end)
     y = Axis(categories=tuple(names), reverse=True)
-    return Figure("What each worker did when", x, y, tuple(marks), stacked=True, height=max(220, height))
+    return Figure("What each worker did when", x, y, tuple(marks), stacked=True, height=max(220, height), least_names=1)
 
 
 def _busy(run: RunFiles, bins: int = 120) -> Figure:
@@ -219,5 +219,6 @@ def _shares(title: str, names: Sequence[str], marks: Sequence[Mark], said: str) 
         stacked=True,
         horizontal=True,
         height=min(height, 640),
+        least_names=1,
     )
     return Chart.of("breakdown", figure, said[:1].upper() + said[1:] + ".")
