@@ -9,7 +9,7 @@ import pytest
 import offbeat
 from folders import make
 from offbeat.core.errors import ConfigError
-from offbeat.report import as_matplotlib, chrome_trace, tensorboard, workers
+from offbeat.report import as_matplotlib, chrome_trace, spacetime, tensorboard, workers
 from offbeat.report.export import save_figures, save_tables
 from offbeat.report.figure import Figure
 from offbeat.report.read import RunFiles, find
@@ -174,6 +174,13 @@ def test_gradients_applied_at_the_same_instant_share_a_label():
     mixed = offbeat.train("quadratic", "asgd", 3, budget="6updates", out=False).plot.spacetime()
     assert alike.marks[-1].labels == ["3 x 0", "", ""] * 2
     assert mixed.marks[-1].labels == ["0, 1, 2", "", "", "3 x 2", "", ""]
+
+
+def test_a_label_without_room_is_left_out():
+    ends = [{"staleness": 10 + k, "time": t} for k, t in enumerate([1.0, 1.1, 2.0, 2.0])]
+    assert spacetime._labels(ends, [0.0] * 4, letter=0.01) == ["10", "11", "12, 13", ""]
+    assert spacetime._labels(ends, [0.0] * 4, letter=0.1) == ["10", "", "12, 13", ""]
+    assert spacetime._labels(ends, [0.0, 1.0, 0.0, 1.0], letter=0.1) == ["10", "11", "12", "13"]
 
 
 @pytest.mark.parametrize("names", [["a long name of many words"] * 8, ["short", "names"]])

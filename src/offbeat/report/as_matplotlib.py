@@ -73,10 +73,11 @@ def draw(figure: Figure, width: float, out: Path | io.StringIO) -> None:
             _axis(axes, "x", figure.x)
             _axis(axes, "y", figure.y)
         handles, labels = axes.get_legend_handles_labels()
-        if len(labels) >= figure.least_names and any(isinstance(m, Bars | Spans) for m in figure.marks):
-            _legend_below(canvas, handles, labels, most=4 if width < 5 else 8)
-        elif len(labels) > 1:
-            axes.legend(handles, labels, handlelength=1.6, ncols=2 if len(labels) > 5 else 1)
+        if len(labels) >= figure.least_names:
+            if any(isinstance(m, Bars | Spans) for m in figure.marks):
+                _legend_below(canvas, handles, labels, most=4 if width < 5 else 8)
+            else:
+                axes.legend(handles, labels, handlelength=1.6, ncols=2 if len(labels) > 5 else 1)
         vector = not isinstance(out, Path) or out.suffix == ".svg"
         written: dict[str, Any] = {"format": "svg" if vector else None, "metadata": {"Date": None} if vector else None}
         canvas.savefig(out, dpi=300, **written)

@@ -14,6 +14,7 @@ from offbeat.report.style import OKABE_ITO
 SHORT = 150
 """Rows of a trace that can still be read one by one."""
 _EDGE = 0.15  # half the height of a bar
+_LETTER = 0.017  # of a label, in column width, as a share of the axis
 
 
 def chart(run: RunFiles) -> Chart | None:
@@ -21,7 +22,8 @@ def chart(run: RunFiles) -> Chart | None:
     if not 0 < run.trace().num_rows <= SHORT:
         return None
     said = (
-        "Bars are gradients being computed, arrows carry them to where they are applied; numbers are their staleness."
+        "Bars are gradients being computed, arrows carry them to where they are applied; numbers are their staleness, "
+        "where there is room for them."
     )
     return Chart.of("spacetime", figure(run), said, wide=True)
 
@@ -40,9 +42,7 @@ def figure(run: RunFiles, first: int = SHORT) -> Figure:
     for n, w in enumerate(workers):
         hue = f"@c{n % len(OKABE_ITO)}"
         mine = [r for r in rows if r["worker"] == w and r["outcome"] != RECEIVED]
-        notes = [
-            f"worker {w}, batch {r['draw']}: {seconds(r['computed'] - r['started'])}, {r['outcome']}" for r in mine
-        ]
+        notes = [_note(r) for r in mine]
         length = [r["computed"] - r["started"] for r in mine]
         marks.append(
             Spans([float(w)] * len(mine), [r["started"] for r in mine], length, f"worker {w}", hue, notes, 0.3)
@@ -58,7 +58,8 @@ def figure(run: RunFiles, first: int = SHORT) -> Figure:
                 marks.append(_arrows(there, hue))
     ends = [r for r in rows if r["applied"]]
     lane = [_above(r) if between_peers else server for r in ends]
-    labels = _labels(ends, lane)
+    end = 1.02 * max(r["time"] for r in rows)
+    labels = _labels(ends, lane, _LETTER * end)
     marks.append(Points([r["time"] for r in ends], lane, "applied, with its staleness", "@ink", 5, labels=labels))
     ticks = [(float(w), f"worker {w}") for w in workers]
     y = Axis(
@@ -66,22 +67,34 @@ def figure(run: RunFiles, first: int = SHORT) -> Figure:
         start=max(workers) + 0.6,
         end=(min(workers) - 0.8) if between_peers else -1.8,
     )
-    x = Axis(run.time_label, "s", start=0, end=1.02 * max(r["time"] for r in rows))
+    x = Axis(run.time_label, "s", start=0, end=end)
     height = 150 + 44 * (len(workers) + 1)
     return Figure("Who computed, sent and applied what", x, y, tuple(marks), stacked=True, height=height)
 
 
-def _labels(ends: list[dict[str, Any]], lane: list[float]) -> list[str]:
-    """Staleness beside each point; what is applied at one place at the same instant shares a label, in order."""
+def _note(r: dict[str, Any]) -> str:
+    said = f"worker {r['worker']}, batch {r['draw']}: {seconds(r['computed'] - r['started'])}, {r['outcome']}"
+    return said if r["staleness"] is None else f"{said}, staleness {r['staleness']}"
+
+
+def _labels(ends: list[dict[str, Any]], lane: list[float], letter: float) -> list[str]:
+    """Staleness beside each point; what is applied at one place at the same instant shares a label, in order.
+
+    A label that would run into the one before it is left out; a letter takes so many seconds.
+    """
     together: dict[tuple[float, float], list[int]] = {}
     for k, (r, at) in enumerate(zip(ends, lane, strict=True)):
         if r["staleness"] is not None:
-            together.setdefault((r["time"], at), []).append(k)
+            together.setdefault((at, r["time"]), []).append(k)
     labels = [""] * len(ends)
-    for ks in together.values():
+    free: dict[float, float] = {}  # from when on there is room in a lane
+    for (at, time), ks in together.items():
         ages = [ends[k]["staleness"] for k in ks]
         alike = len(ages) > 1 and len(set(ages)) == 1
-        labels[ks[0]] = f"{len(ages)} x {ages[0]}" if alike else ", ".join(map(str, ages))
+        label = f"{len(ages)} x {ages[0]}" if alike else ", ".join(map(str, ages))
+        half = letter * (len(label) + 0.6) / 2
+        if time - half >= free.get(at, -half):
+            labels[ks[0]], free[at] = label, time + half
     return labels
 
 

@@ -124,6 +124,7 @@ def by_group(groups: Sequence[Group]) -> Chart | None:
         Axis("staleness τ", "updates", start=0),
         Axis("share of gradients", start=0),
         tuple(marks),
+        least_names=1,
     )
     return Chart.of("staleness", figure, "Groups whose gradients are never stale are left out.")
 
