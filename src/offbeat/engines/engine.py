@@ -1,6 +1,6 @@
 """What an engine offers to those who look on, and what it asks of them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 from offbeat.core.solver import Solver
@@ -61,6 +61,14 @@ class Engine(Protocol):
     """The watcher is called at these marks, which it sets."""
     deadline: float
     loss_limit: float
+
+    @property
+    def incidents(self) -> Sequence[str]:
+        """What went wrong on the way, a line each; where nothing real runs, nothing does."""
+
+    @property
+    def lost_updates(self) -> int:
+        """Updates that went with a server; their rows in `rows` say so."""
 
     @property
     def point(self) -> Point:

@@ -64,6 +64,8 @@ class Sim:
     )
     DELIVERED, REDUCED, MESSAGE, MIXED, READ, ADDED = DELIVERED, REDUCED, MESSAGE, MIXED, READ, ADDED
     clock: ClassVar[str] = "virtual"
+    incidents: ClassVar[tuple[str, ...]] = ()
+    lost_updates: ClassVar[int] = 0
     journal: list[tuple[float, str, int, int]] | None = None  # its order is chosen: the same seed is a replay
 
     def __init__(

@@ -48,6 +48,8 @@ class Threads:
     """One run: construct (or restore), then `run()`."""
 
     clock: ClassVar[str] = "wall"
+    incidents: ClassVar[tuple[str, ...]] = ()
+    lost_updates: ClassVar[int] = 0
     journal: list[tuple[float, str, int, int]] | None = None
 
     def __init__(

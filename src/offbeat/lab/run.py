@@ -237,8 +237,8 @@ def _summary(plan: Plan, engine: Engine, watch: Watch, status: str) -> dict[str,
         "server_queued_seconds": engine.queued,
         "bytes": engine.bytes,
         "lost_share": engine.lost_share,
-        "incidents": list(getattr(engine, "incidents", ())),
-        "lost_updates": getattr(engine, "lost_updates", 0),
+        "incidents": list(engine.incidents),
+        "lost_updates": engine.lost_updates,
         "params_sha256": params_sha256(engine.point.x),
     }
 

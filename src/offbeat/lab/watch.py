@@ -280,7 +280,7 @@ class Watch:
 
     def _count(self) -> None:
         """Takes note of the rows that the engine has added, or, with a server, lost again."""
-        rows, lost = self.engine.rows, getattr(self.engine, "lost_updates", 0)
+        rows, lost = self.engine.rows, self.engine.lost_updates
         if lost != self._lost:
             self._lost, self._seen = lost, 0
             self.total.load(self._sums[0])
@@ -349,7 +349,7 @@ class Watch:
                 buffers = {n.removeprefix("best."): t for n, t in tensors.items() if n.startswith("best.")}
                 self.best = Point(tensors["best"], buffers or None)
             self.engine.restore(note["engine"], tensors)
-            self._lost = getattr(self.engine, "lost_updates", 0)
+            self._lost = self.engine.lost_updates
             self._note_sums()
         except (KeyError, TypeError, AttributeError, RuntimeError) as e:
             where = folder.path / "checkpoint.safetensors"
