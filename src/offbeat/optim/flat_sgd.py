@@ -37,6 +37,11 @@ class FlatSGD:
     def lr(self) -> float:
         return float(self.torch.param_groups[0]["lr"])
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of the torch optimizer: learning rate, momentum, ..."""
+        return options_of(self.torch)
+
     def step(self, g: Tensor, factor: float = 1.0, work: float = 0.0) -> Tensor:
         return self.step_from(self._x, g, factor)
 
@@ -57,6 +62,11 @@ class FlatSGD:
     def moments(self) -> list[Tensor]:
         return [] if self._b is None else [self._b]
 
+    def direction(self, g: Tensor) -> Tensor:
+        """Where the step with g will go: momentum b + g."""
+        momentum: float = self.torch.param_groups[0]["momentum"]
+        return g if self._b is None else momentum * self._b + g
+
     def state(self) -> dict[str, Any]:
         """As torch's optimizer keeps it; a copy, because b goes on."""
         kept = {} if self._b is None else {0: {"momentum_buffer": self._b.clone()}}
@@ -67,3 +77,9 @@ class FlatSGD:
         kept = saved["state"].get(0)
         self._b = None if kept is None else kept["momentum_buffer"].clone()
         self.torch.load_state_dict({"state": {}, "param_groups": saved["param_groups"]})
+
+
+def options_of(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """The options of an optimizer, those of its first group: plain values and tuples of them."""
+    plain = (str, int, float, bool, tuple, type(None))
+    return {k: v for k, v in optimizer.param_groups[0].items() if isinstance(v, plain)}

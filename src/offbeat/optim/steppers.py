@@ -1,0 +1,45 @@
+"""An optimizer at work on one vector, whatever the vector is: the door to this package."""
+
+from typing import Any
+
+from offbeat.core.errors import ConfigError
+from offbeat.core.layout import Layout
+from offbeat.core.sparse import RowTable
+from offbeat.core.void import Void
+from offbeat.optim.factories import OPTIMIZERS, Factory, base_rate, optimizer_factory, sample
+from offbeat.optim.flat_sgd import FlatSGD
+from offbeat.optim.no_stepper import NoStepper
+from offbeat.optim.row_stepper import RowStepper
+from offbeat.optim.torch_stepper import ELEMENTWISE, Multipliers, TorchStepper, factors_of
+from offbeat.optim.two_stage import TwoStage, TwoStageStepper
+
+AnyStepper = TorchStepper | TwoStageStepper | FlatSGD | RowStepper | NoStepper
+
+
+def start(factory: Factory, x0: Any, layout: Layout, multipliers: Multipliers | None = None) -> AnyStepper:
+    """The optimizer at work on x0."""
+    if isinstance(x0, Void):
+        return NoStepper(x0, base_rate(factory))
+    if isinstance(x0, RowTable):
+        if isinstance(factory, TwoStage) or multipliers:
+            raise ConfigError("row-sparse gradients take plain SGD alone: no optimizer.first, no optimizer.multipliers")
+        return RowStepper(factory, x0)
+    if isinstance(factory, TwoStage):
+        return TwoStageStepper(factory, x0, layout, multipliers)
+    if not multipliers and (made := sample(factory)) is not None and FlatSGD.serves(made):
+        return FlatSGD(made, x0)
+    return TorchStepper(factory, x0, layout, multipliers)
+
+
+__all__ = [
+    "ELEMENTWISE",
+    "OPTIMIZERS",
+    "AnyStepper",
+    "Factory",
+    "Multipliers",
+    "TorchStepper",
+    "TwoStage",
+    "factors_of",
+    "optimizer_factory",
+    "start",
+]
