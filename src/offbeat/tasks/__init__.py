@@ -34,7 +34,7 @@ TASKS: Mapping[str, Entry] = {
     "fashion-mnist": Entry("offbeat.tasks.images:fashion_mnist", "Fashion-MNIST (28x28)", _PICTURES, "lenet5"),
     "cifar10": Entry("offbeat.tasks.images:cifar10", "CIFAR-10 (32x32, colour)", _PICTURES, "cifar10-full"),
     "image-folder": Entry(
-        "offbeat.tasks.folders:image_folder",
+        "offbeat.tasks.image_folder:image_folder",
         "your own pictures: train/<class>/*.jpg and val/<class>/*.jpg in task.path (224x224)",
         _PICTURES,
         "resnet50",
@@ -45,7 +45,7 @@ TASKS: Mapping[str, Entry] = {
         {"optimizer.lr": 1.0, "data.batch": 4, "budget.epochs": 5, "evaluate.every": "0.5epochs"},
     ),
     "word2vec": Entry(
-        "offbeat.tasks.word2vec.task:Word2Vec",
+        "offbeat.tasks.word2vec.skipgram:Word2Vec",
         "skip-gram word embeddings on a text (text8, enwik8 or a file), row-sparse gradients",
         {
             "optimizer.lr": 0.025,
@@ -63,5 +63,6 @@ def settings(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """What suits a named task with the model that its options choose: the task's own settings, then the model's."""
     entry = TASKS[name]
     chosen = options.get("model", entry.model)
-    own = MODELS[chosen].defaults if entry.model is not None and chosen in MODELS else {}
+    known = entry.model is not None and isinstance(chosen, str) and chosen in MODELS
+    own = MODELS[chosen].defaults if known else {}
     return {**entry.defaults, **own}

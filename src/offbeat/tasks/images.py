@@ -8,9 +8,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from offbeat.core.errors import ConfigError
-from offbeat.tasks import holdout
-from offbeat.tasks.arrays import Scaling, load
-from offbeat.tasks.datasets import dataset
+from offbeat.data import holdout
+from offbeat.data.arrays import Scaling, load
+from offbeat.data.datasets import dataset
 from offbeat.tasks.models import build, model
 from offbeat.tasks.module import ModuleTask
 

@@ -15,9 +15,10 @@ from offbeat.core.errors import ConfigError
 from offbeat.core.feed import Indices
 from offbeat.core.layout import Layout
 from offbeat.core.task import Buffers, Mapper, Point
+from offbeat.data.labels import Predictions, classified, correct, refuse_one_class, refuse_out_of_range
+from offbeat.data.samples import Collate, Samples, Subset, as_samples
+from offbeat.tasks.calling import call, refuse_gpu
 from offbeat.tasks.habits import Habits, habits
-from offbeat.tasks.labels import Predictions, classified, correct, refuse_one_class, refuse_out_of_range
-from offbeat.tasks.samples import Samples, Subset, as_samples
 from offbeat.tasks.scores import class_scores
 
 Loss = Callable[[Any, Any], Tensor]
@@ -46,16 +47,15 @@ class ModuleTask:
         fingerprint: str | None = None,
         about: Mapping[str, Any] | None = None,
         classes: Sequence[str] | None = None,
+        collate: Collate | None = None,
     ) -> None:
-        self.name, self.loss, self.fingerprint = name, loss, fingerprint
+        if collate is not None and not callable(collate):
+            raise ConfigError(f"collate must be a function of a list of samples, got {collate!r}")
+        self.name, self.loss, self.fingerprint, self.collate = name, loss, fingerprint, collate
         self.defaults = defaults or {}
         self.classes = classes
         self._about = dict(about or {})
         self._make = model
-        self._train: Samples = as_samples(train, "train")
-        self._test: Samples | None = None if test is None else as_samples(test, "test")
-        self._validation: Samples | None = None
-        refuse_one_class(self._train.labels, name)
         self._prototype = self._build(0)
         named = [(n, p) for n, p in self._prototype.named_parameters() if p.requires_grad]
         if not named:
@@ -63,6 +63,15 @@ class ModuleTask:
         dtypes = {p.dtype for _, p in named}
         if len(dtypes) > 1:
             raise ConfigError(f"all trainable parameters must have one dtype, got {sorted(map(str, dtypes))}")
+        floats = named[0][1].dtype
+        if floats not in (torch.float32, torch.float64):
+            raise ConfigError(
+                f"a model's parameters must be float32 or float64, got {str(floats).removeprefix('torch.')}"
+            )
+        self._train: Samples = as_samples(train, "train", floats, collate)
+        self._test: Samples | None = None if test is None else as_samples(test, "test", floats, collate)
+        self._validation: Samples | None = None
+        refuse_one_class(self._train.labels, name)
         self.layout = Layout.of([(n, p.shape) for n, p in named])
         self.nbytes = self.layout.size * named[0][1].element_size()
         self.size: int | None = len(self._train)
@@ -166,13 +175,13 @@ class ModuleTask:
         return made
 
     def module(self, point: Point) -> nn.Module:
-        """A fresh module that holds the point's parameters and buffers."""
+        """A fresh module that holds the point's parameters and buffers, in evaluation mode: as it was evaluated."""
         made = copy.deepcopy(self._prototype)
         with torch.no_grad():
             for p, value in zip(_trainable(made), self.layout.views(point.x), strict=True):
                 p.copy_(value)
         _load_buffers(made, point.buffers)
-        return made
+        return made.eval()
 
     # -- inside -------------------------------------------------------------------------------------------------
 
@@ -181,7 +190,8 @@ class ModuleTask:
             return copy.deepcopy(self._make)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            made = self._make()
+            with refuse_gpu():
+                made = self._make()
         if not isinstance(made, nn.Module):
             raise ConfigError(f"the model must be an nn.Module or a function that makes one, got {type(made).__name__}")
         return made
@@ -202,7 +212,7 @@ class ModuleTask:
         if not model.training:
             model.train()  # a walk over all modules: only after an evaluation
         inputs, target = self._train.batch(batch)
-        output = model(inputs)
+        output = call(model, inputs)
         self._check(output, target)
         loss = self.loss(output, target)
         grads = torch.autograd.grad(loss, self._threads.params, allow_unused=True, materialize_grads=True)
@@ -231,7 +241,7 @@ class ModuleTask:
             model = self._module(point).eval()
             with torch.no_grad():
                 inputs, target = samples.batch(indices)
-                output = model(inputs)
+                output = call(model, inputs)
                 self._check(output, target)
                 loss = self.loss(output, target).item() * len(indices)
                 if not classified(output, target):

@@ -1,5 +1,6 @@
 """A quadratic with known answers: f(x) = 1/2 sum_j h_j (x_j - x*_j)^2, with additive gradient noise."""
 
+from math import isfinite
 from typing import Any
 
 import torch
@@ -9,6 +10,8 @@ from offbeat.core.errors import ConfigError
 from offbeat.core.feed import Indices
 from offbeat.core.layout import Layout
 from offbeat.core.task import Mapper, Point
+
+_LARGEST = 10**8  # 800 MB a vector
 
 
 class Quadratic:
@@ -23,10 +26,13 @@ class Quadratic:
     def __init__(
         self, dim: int = 10, *, curvature: float = 1.0, condition: float = 10.0, noise: float = 0.0, batch: int = 1
     ) -> None:
-        if dim < 1 or curvature <= 0 or condition < 1 or noise < 0:
+        numbers = (curvature, condition, noise)
+        whole = isinstance(dim, int) and not isinstance(dim, bool) and 1 <= dim <= _LARGEST
+        finite = all(isinstance(v, int | float) and isfinite(v) for v in numbers)
+        if not (whole and finite and curvature > 0 and condition >= 1 and noise >= 0):
             raise ConfigError(
-                "quadratic needs dim >= 1, curvature > 0, condition >= 1 and noise >= 0, "
-                f"got {dim}, {curvature}, {condition}, {noise}"
+                f"quadratic needs a whole dim from 1 to {_LARGEST:,}, and finite curvature > 0, condition >= 1 and "
+                f"noise >= 0, got {dim}, {curvature}, {condition}, {noise}"
             )
         self.name = "quadratic"
         self.h = (

@@ -150,8 +150,8 @@ MODELS: Mapping[str, Model] = {
 
 def model(name: str) -> Model:
     """The row of `name`; an unknown name lists the known ones."""
-    if name not in MODELS:
-        raise unknown("model", name, MODELS)
+    if not isinstance(name, str) or name not in MODELS:
+        raise unknown("model", str(name), MODELS)
     return MODELS[name]
 
 

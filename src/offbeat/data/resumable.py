@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO
 
-from offbeat.tasks.rawfiles import TEMPORARY
+from offbeat.data.rawfiles import TEMPORARY
 
 
 class Part:

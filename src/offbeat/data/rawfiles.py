@@ -15,7 +15,7 @@ from secrets import token_hex
 from typing import IO
 
 from offbeat.core.errors import DataError
-from offbeat.tasks.datasets import RawFile
+from offbeat.data.datasets import RawFile
 
 CHUNK_BYTES = 1 << 20
 TEMPORARY = ".offbeat-"  # what a killed process leaves behind is known by this prefix
