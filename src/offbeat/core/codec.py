@@ -13,7 +13,7 @@ from torch import Tensor
 
 from offbeat.core import effects
 from offbeat.core.errors import StoreError
-from offbeat.core.sparse import RowSparse, Table
+from offbeat.core.sparse import RowSparse, RowTable
 from offbeat.core.trace import Row
 from offbeat.core.void import Void
 
@@ -80,7 +80,7 @@ class Codec:
     def __init__(self, records: Iterable[type] = ()) -> None:
         self._kinds = {kind.__name__: kind for kind in (*CORE_RECORDS, *records)}
 
-    def encode(self, tree: Any, tensors: dict[str, Tensor], tables: dict[str, Table] | None = None) -> Any:
+    def encode(self, tree: Any, tensors: dict[str, Tensor], tables: dict[str, RowTable] | None = None) -> Any:
         """JSON-able form of `tree`; its tensors are added to `tensors`, each distinct one once.
 
         So are its Tables to `tables`. Of a history of which whoever decodes has a version, only rows are needed.
@@ -98,7 +98,7 @@ class Codec:
                     names[id(node)] = f"t{len(names)}"
                     tensors[names[id(node)]] = node
                 return {"$tensor": names[id(node)]}
-            if isinstance(node, Table):
+            if isinstance(node, RowTable):
                 return table(node)
             kind = type(node)
             if callable(getattr(node, "state", None)):  # a torch optimizer at work
@@ -115,7 +115,7 @@ class Codec:
                 return {"$set": [walk(v) for v in sorted(node)]}
             raise TypeError(f"a checkpoint cannot hold {kind.__name__} objects: put plain values, tensors or records")
 
-        def table(node: Table) -> Any:
+        def table(node: RowTable) -> Any:
             """Each version once: the newest as its array, an older one as what differs from it."""
             if id(node) in named:
                 return {"$table": named[id(node)]}
@@ -132,7 +132,7 @@ class Codec:
 
         return walk(tree)
 
-    def decode(self, tree: Any, tensors: dict[str, Tensor], tables: dict[Any, Table] | None = None) -> Any:
+    def decode(self, tree: Any, tensors: dict[str, Tensor], tables: dict[Any, RowTable] | None = None) -> Any:
         """The inverse of `encode`, with the `tables` it began with; those it was given are added."""
         tables = {} if tables is None else tables
 
@@ -145,10 +145,10 @@ class Codec:
                 case {"$tensor": name}:
                     return tensors[name]
                 case {"$table": name, "array": array, "frozen": frozen}:
-                    tables[name] = Table(walk(array), frozen=frozen)
+                    tables[name] = RowTable(walk(array), frozen=frozen)
                     return tables[name]
                 case {"$table": name, "newest": newest, "rows": rows, "values": values}:
-                    tables[name] = Table.older(walk(newest), walk(rows), walk(values))
+                    tables[name] = RowTable.older(walk(newest), walk(rows), walk(values))
                     return tables[name]
                 case {"$table": name, "base": base, "rows": rows, "values": values}:
                     tables[name] = tables[base].put(walk(rows), walk(values))
@@ -160,6 +160,11 @@ class Codec:
                 case {"$record": name, "fields": values}:
                     if name not in self._kinds:
                         raise StoreError(f"checkpoint holds a record {name!r} that this solver does not have")
+                    if differ := sorted(values.keys() ^ fields_of(self._kinds[name])):
+                        raise StoreError(
+                            f"checkpoint was written by another version of offbeat: its {name} differs in "
+                            f"{', '.join(differ)}"
+                        )
                     return _build(self._kinds[name], {f: walk(v) for f, v in values.items()})
                 case {"$dict": pairs}:
                     return {walk(k): walk(v) for k, v in pairs}
@@ -173,7 +178,7 @@ class Codec:
 
     def snapshot(self, node: Any) -> Any:
         """A copy of the structure that shares the tensors: enough, because rules replace tensors and never mutate."""
-        if isinstance(node, (*_SCALARS, Tensor, Table)):
+        if isinstance(node, (*_SCALARS, Tensor, RowTable)):
             return node
         if isinstance(node, dict):
             return {k: self.snapshot(v) for k, v in node.items()}
@@ -183,8 +188,3 @@ class Codec:
         if kind in CORE_RECORDS or self._kinds.get(kind.__name__) is not kind:
             return node  # messages are never changed after they were sent
         return _build(kind, {f: self.snapshot(getattr(node, f)) for f in fields_of(kind)})
-
-
-def own(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Contiguous copies with storage of their own, as safetensors wants them."""
-    return {name: t.detach().to("cpu", copy=True).contiguous() for name, t in tensors.items()}

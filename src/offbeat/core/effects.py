@@ -18,7 +18,7 @@ of the garbage collector's sight, because they hold no cycles.
 | `Lock()`, `Unlock()` | worker | None; first come, first served |
 | `Applied(worker, gradient, version)` | both | None: an announcement that becomes one row of the trace |
 | `Received(worker, gradient, staleness)` | worker | None: likewise, where a peer's gradient is applied too |
-| `Refused(worker, gradient, version)` | server | None: likewise, for a gradient that was not used |
+| `Refused(worker, gradient, version)` | both | None: likewise, for a gradient that was not used |
 | `Stepped()` | both | None: one more update was made |
 | `Reply(worker, value)`, `Cancel(worker)` | server | None |
 | `Stop()` | worker | never: the worker leaves |
@@ -194,4 +194,8 @@ class Stepped(Struct, eq=False, gc=False):
 
 ServerEffect = Reply | Cancel | Applied | Refused | Stepped
 Exchange = Batch | AllReduce | Send | Wait | Mix | SharedRead | SharedAdd | Lock | Unlock
-WorkerEffect = Grad | Call | Exchange | Applied | Stepped | Stop
+EVERY_REQUEST: frozenset[type] = frozenset(
+    {Grad, Batch, Call, AllReduce, Send, Wait, Mix, SharedRead, SharedAdd, Lock, Unlock, Stop}
+)
+"""What a worker's rule may ask an engine for. Announcements are understood everywhere."""
+WorkerEffect = Grad | Call | Exchange | Applied | Refused | Stepped | Stop

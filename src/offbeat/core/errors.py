@@ -24,13 +24,43 @@ class StoreError(ConfigError):
     """A run folder that cannot be written, read, or continued."""
 
 
+class RuleError(OffbeatError):
+    """A solver's rule did what no rule may do; the message names it."""
+
+
 class OffbeatWarning(UserWarning):
     """Something that was passed over; the command line prints it as one line."""
 
 
+_SYNONYMS = {
+    "async": "asgd",
+    "async-sgd": "asgd",
+    "asynchronous": "asgd",
+    "synchronous": "sync",
+    "sync-sgd": "sync",
+    "ssgd": "sync",
+    "sgd": "plain",
+    "sequential": "plain",
+    "ddp": "allreduce",
+    "ring": "allreduce",
+    "gossip": "ad-psgd",
+    "fedavg": "local-sgd",
+    "federated": "local-sgd",
+    "elastic": "easgd",
+    "stale-synchronous": "ssp",
+    "simulator": "sim",
+    "simulation": "sim",
+    "processes": "local",
+    "real": "local",
+}
+"""What else people call a solver or an engine, where the letters would lead elsewhere."""
+
+
 def nearest(got: str, known: Iterable[str]) -> str:
     """`" (did you mean 'asgd'?)"`, or nothing when no known name is close."""
-    close = get_close_matches(got, list(known), n=1, cutoff=0.6)
+    names = list(known)
+    same = _SYNONYMS.get(got.lower())
+    close = [same] if same in names else get_close_matches(got, names, n=1, cutoff=0.6)
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 

@@ -26,6 +26,13 @@ def hierarchical_mean(values: Sequence[Any], weights: Sequence[float], group: in
     return _total(sums) / (len(values) if equal else sum(weights))
 
 
+def mean_of(values: Sequence[Any], weights: Sequence[float], group: int | None = None) -> Any:
+    """The mean that an `AllReduce` asks for: flat, or with sums within groups; None of nothing."""
+    if not values:
+        return None
+    return weighted_mean(values, weights) if group is None else hierarchical_mean(values, weights, group)
+
+
 def _total(terms: Iterable[Any]) -> Any:
     terms = iter(terms)
     total = next(terms)

@@ -27,6 +27,15 @@ class World:
     """The workers that appear later, for the first time or again."""
 
 
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a worker shows of itself to those who evaluate: its parameters, and the weight that they carry."""
+
+    x: Any
+    weight: float = 1.0
+    """The w of push-sum (x / w are the parameters); 1 for all other methods."""
+
+
 class Solver(ABC):
     """What a worker does in one round, and what the server does with a message.
 
@@ -39,6 +48,14 @@ class Solver(ABC):
     """The effects its rounds use; an engine that lacks one refuses the solver before anything starts."""
     records: ClassVar[tuple[type, ...]] = ()
     """Classes of its states and messages, for checkpoints."""
+    alone: ClassVar[bool] = False
+    """Whether it is a rule for one worker, and refuses more."""
+    barrier: bool = False
+    """Whether one update takes a gradient of every worker."""
+    shows_workers: ClassVar[bool] = False
+    """Whether what is evaluated is made of the workers' own parameters: `parameters` is given what they show."""
+    takes_in: bool = True
+    """Whether workers may come later, for the first time or again; a lost one cannot be restarted otherwise."""
     schedule: Callable[[float], float] | None = None
     """Factor of the learning rate over the work clock (samples processed by everybody)."""
     multipliers: Mapping[str, Mapping[Any, float]] | None = None
@@ -55,6 +72,25 @@ class Solver(ABC):
     def rate(self, work: float) -> float:
         """The schedule's factor at this moment of the work clock."""
         return 1.0 if self.schedule is None else self.schedule(work)
+
+    def why_not(self, world: World) -> str | None:
+        """Why it cannot run in this world, in words; None where it can. Asked before anything is built."""
+        if self.alone and world.workers != 1:
+            return f"{type(self).__name__} runs on one worker, got workers={world.workers}"
+        if world.joining and not self.takes_in:
+            names = ", ".join(str(i) for i in world.joining)
+            return (
+                f"{type(self).__name__} cannot take in workers that join later ({names}): there is no server that "
+                "could send them the parameters"
+            )
+        return None
+
+    def rate_in_place(self) -> Callable[[float], float] | None:
+        """eta over the work clock, if the rule is x <- x - eta g in place without a lock; None otherwise.
+
+        Where only its optimizer is in the way, it is refused with the reason.
+        """
+        return None
 
     @abstractmethod
     def init_server(self, x0: Any, world: World) -> Any:
@@ -96,9 +132,21 @@ class Solver(ABC):
         """Gradients that a worker has computed and not yet pushed, for the books."""
         return ()
 
+    def version(self, s: Any) -> int | None:
+        """How many updates the server's parameters have seen; None where there is no server that counts them."""
+        return None
+
+    def shown(self, w: Any) -> Shown | None:
+        """What a worker shows of itself, where `shows_workers`; None while it has no parameters yet."""
+        return None
+
     @abstractmethod
-    def parameters(self, s: Any, workers: Mapping[int, Any]) -> Any:
-        """The parameters that are evaluated and saved."""
+    def parameters(self, s: Any, workers: Mapping[int, Shown]) -> Any:
+        """The parameters that are evaluated and saved, from the server's state and what the workers show."""
+
+    def optimizer_options(self, s: Any) -> Mapping[str, Any] | None:
+        """The options of the torch optimizer that the server steps with, if it has one."""
+        return None
 
     def lr(self, s: Any, work: float) -> float | None:
         """The learning rate in force at this moment of the work clock, for the record."""
@@ -113,4 +161,4 @@ class Solver(ABC):
         return saved
 
 
-__all__ = ["Round", "Solver", "World"]
+__all__ = ["Round", "Shown", "Solver", "World"]

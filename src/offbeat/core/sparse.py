@@ -1,11 +1,12 @@
 """Row-sparse values: gradients that touch few rows of a large matrix, and the matrix they are added to.
 
 A `RowSparse` is a value like any other (scaled, negated, summed, averaged), with rows instead of a whole vector.
-A `Table` is a parameter vector that such values are added to without copying it. It is a *persistent array* (Baker,
+A `RowTable` is a parameter vector that such values are added to without copying it. It is a *persistent array* (Baker,
 "Shallow binding makes functional arrays fast", 1991): `y = x + delta` writes into the one array there is, and turns x
 into the rows it had there before. Every version stays readable and never changes, so rules and engines may treat a
-Table as the immutable vector they know; only what a delta touches is copied, and an old version that nobody holds any
-more is freed by itself. Adding to an old version copies the array once: two histories then go on, each with its own.
+RowTable as the immutable vector they know; only what a delta touches is copied, and an old version that nobody holds
+any more is freed by itself. Adding to an old version copies the array once: two histories then go on, each with its
+own.
 """
 
 from collections.abc import Sequence
@@ -109,7 +110,7 @@ _BINARY: dict[Any, Any] = {
 }
 
 
-class Table:
+class RowTable:
     """One version of a matrix of parameters, as a flat vector of R D numbers that behaves as if immutable.
 
     One thread may add while others read, without a lock: what a write replaces is linked before the array is written,
@@ -122,7 +123,7 @@ class Table:
         """Takes the (R, D) array over. A frozen one is never written to: use it for what many will start from."""
         self.shape = (int(array.shape[0]), int(array.shape[1]))
         self.array, self.frozen = array, frozen  # the array is as the newest version has it;
-        self._next: Table | None = None  # an older one knows the version after it,
+        self._next: RowTable | None = None  # an older one knows the version after it,
         self._rows: Tensor | None = None  # the rows that changed there,
         self._before: Tensor | None = None  # and what they were
 
@@ -145,7 +146,7 @@ class Table:
             out[changed] = before
         return out.view(-1)
 
-    def difference(self) -> "tuple[Table, Tensor, Tensor]":
+    def difference(self) -> "tuple[RowTable, Tensor, Tensor]":
         """(the newest version, rows in which this one may differ from it, what they are here)."""
         newest = self
         while newest._next is not None:
@@ -169,17 +170,17 @@ class Table:
         if not isinstance(other, RowSparse):
             return self.dense() + dense(other)
         if self.frozen or self._next is not None:
-            return Table(self.dense().view(self.shape)) + other
+            return RowTable(self.dense().view(self.shape)) + other
         before = self.array.index_select(0, other.rows)
         return self._write(other.rows, before, before + other.values)
 
-    def put(self, rows: Tensor, values: Tensor) -> "Table":
+    def put(self, rows: Tensor, values: Tensor) -> "RowTable":
         """The version with these rows instead, which are sorted: how a copy follows a history that goes on elsewhere.
 
         Unlike a sum it goes on in the one array even from an old version: those after it are about to be forgotten.
         """
         if self.frozen:
-            return Table(self.dense().view(self.shape)).put(rows, values)
+            return RowTable(self.dense().view(self.shape)).put(rows, values)
         newest, changed, _ = self.difference()
         if len(changed):
             every = torch.unique(torch.cat([changed, rows]))
@@ -188,32 +189,32 @@ class Table:
             rows, values = every, every_value
         return newest._write(rows, newest.array.index_select(0, rows), values)
 
-    def _write(self, rows: Tensor, before: Tensor, values: Tensor) -> "Table":
+    def _write(self, rows: Tensor, before: Tensor, values: Tensor) -> "RowTable":
         """The next version: what is replaced is linked before the array is written."""
-        self._rows, self._before, self._next = rows, before, Table(self.array)
+        self._rows, self._before, self._next = rows, before, RowTable(self.array)
         self.array.index_copy_(0, rows, values)
         return self._next
 
     def __sub__(self, other: Any) -> Any:
         if isinstance(other, RowSparse):
             return self + -other
-        if isinstance(other, Table) and other.array is self.array:
+        if isinstance(other, RowTable) and other.array is self.array:
             return self._since(other)
         return self.dense() - dense(other)
 
-    def _since(self, other: "Table") -> RowSparse:
+    def _since(self, other: "RowTable") -> RowSparse:
         """What changed between two versions of one history: only rows that were touched."""
         rows = self.changed(other)
         return RowSparse(rows, self.take(rows) - other.take(rows), self.shape)
 
-    def changed(self, other: "Table") -> Tensor:
+    def changed(self, other: "RowTable") -> Tensor:
         """The rows in which two versions of one history may differ."""
         found = [rows for version in (self, other) for rows, _ in version._undo()]
         rows: Tensor = torch.unique(torch.cat([torch.empty(0, dtype=torch.int64), *found]))
         return rows
 
     @classmethod
-    def older(cls, newest: "Table", rows: Tensor, before: Tensor) -> "Table":
+    def older(cls, newest: "RowTable", rows: Tensor, before: Tensor) -> "RowTable":
         """The version that differs from `newest` in these rows: the inverse of `difference`."""
         made = cls(newest.array)
         made._next, made._rows, made._before = newest, rows, before
@@ -252,9 +253,9 @@ class Table:
 
 def dense(x: Any) -> Any:
     """A flat vector whatever it was; vectors, and the voids of timing-only runs, as they are."""
-    return x.dense() if isinstance(x, Table | RowSparse) else x
+    return x.dense() if isinstance(x, RowTable | RowSparse) else x
 
 
 def rows_of(x: Any, rows: Tensor, width: int) -> Any:
-    """Some rows of a vector or of a Table, copied."""
-    return x.take(rows) if isinstance(x, Table) else x.view(-1, width).index_select(0, rows)
+    """Some rows of a vector or of a RowTable, copied."""
+    return x.take(rows) if isinstance(x, RowTable) else x.view(-1, width).index_select(0, rows)

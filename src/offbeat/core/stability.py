@@ -2,7 +2,8 @@
 
 Only the product eta h matters (learning rate times curvature): on a real loss h is the largest eigenvalue of the
 Hessian. A limit is the eta h below which every trajectory shrinks: at it, the first root of the characteristic
-polynomial reaches the unit circle, at z = e^{i theta}. ALGORITHMS.md, oracles A1-A3 and B21.
+polynomial reaches the unit circle, at z = e^{i theta}. tests/test_oracles.py (A1 to A3)
+and tests/test_servers.py (B21) measure them on the simulator.
 """
 
 import math

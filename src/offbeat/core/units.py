@@ -188,3 +188,8 @@ def _plain(number: Decimal) -> str:
 
 def _range_of(num_workers: int) -> str:
     return "0" if num_workers == 1 else f"0-{num_workers - 1}"
+
+
+def counted(count: int, what: str) -> str:
+    """`1 worker`, `8 workers`."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

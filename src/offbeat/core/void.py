@@ -15,7 +15,18 @@ class Void:
         return self
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __neg__ = _same
-    __pow__ = __getitem__ = __abs__ = abs = _same
+    __pow__ = __getitem__ = __abs__ = abs = sign = mean = index_copy_ = _same
+
+    @property
+    def indices(self) -> "Void":
+        """Of its largest components, say."""
+        return self
+
+    def numel(self) -> int:
+        return 0
+
+    def norm(self) -> float:
+        return 0.0
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> "Void":
