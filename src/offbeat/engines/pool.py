@@ -15,16 +15,15 @@ class Job:
     """One gradient to compute: its point and batch are known now, its result is due later."""
 
     __slots__ = (
-        "batch",
         "buffers",
         "closed",
         "delay",
         "draw",
         "due",
         "future",
-        "key",
         "source",
         "started",
+        "ticket",
         "version",
         "x",
     )
@@ -34,10 +33,16 @@ class Job:
         self.source, self.draw, self.started = source, draw, started
         self.due = started
         self.delay = 0.0  # how much of due - started is injected delay
-        self.batch: Any = None
-        self.key = 0
         self.future: Future[Gradient] | None = None
         self.closed = False  # delivered or cancelled: of no use any more
+        self.ticket: list[Job] = []  # what waits in the executor's queue in its stead
+
+    def withdraw(self) -> bool:
+        """Takes it back, if nobody has begun with it. Its ticket stays in the queue, but holds no vector any more."""
+        if self.future is None or not self.future.cancel():
+            return False
+        self.ticket.clear()
+        return True
 
 
 def single_threaded() -> None:
@@ -76,7 +81,7 @@ class Pool:
         self._submit_first(self._executor)
         if job.future is None:  # due earlier than all that were begun
             return self._compute(job)
-        while not (job.future.done() or job.future.cancel()):
+        while not (job.future.done() or job.withdraw()):
             if not self._help():
                 break
         result = self._compute(job) if job.future.cancelled() else job.future.result()
@@ -88,7 +93,7 @@ class Pool:
             return
         job.closed = True
         if job.future is not None:
-            job.future.cancel()
+            job.withdraw()
             self._submitted.discard(job)
 
     def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
@@ -124,15 +129,19 @@ class Pool:
             if len(self._submitted) >= self._ahead and not self._make_room(due):
                 return
             heapq.heappop(self._pending)
-            job.future = executor.submit(self._compute, job)
+            job.ticket = [job]
+            job.future = executor.submit(self._redeem, job.ticket)
             self._submitted.add(job)
+
+    def _redeem(self, ticket: list[Job]) -> Gradient:
+        return self._compute(ticket[0])
 
     def _make_room(self, due: float) -> bool:
         """The last of those handed out gives way if it is due later; what was computed already is computed again."""
         last = max(self._submitted, key=_due)
         if last.due <= due or last.future is None:
             return False
-        if last.future.cancel():
+        if last.withdraw():
             self._put_off(last)
         elif not last.future.done():
             return False
@@ -143,7 +152,7 @@ class Pool:
     def _help(self) -> bool:
         """Computes the first job that nobody has begun; False where there is none."""
         for job in sorted(self._submitted, key=_due):
-            if job.future is not None and job.future.cancel():
+            if job.withdraw():
                 job.future = _done(self._compute, job)
                 return True
         return False

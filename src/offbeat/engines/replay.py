@@ -8,26 +8,19 @@ parameters have the same bits as those of the real run.
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from offbeat.core.effects import (
-    Applied,
-    Call,
-    Cancel,
-    Grad,
-    Gradient,
-    Refused,
-    Reply,
-    ServerEffect,
-    SharedAdd,
-    SharedRead,
-    Stepped,
-    View,
-)
+from offbeat.core.codec import Codec
+from offbeat.core.effects import Call, Cancel, Grad, Gradient, Lock, SharedAdd, SharedRead, Unlock, View
 from offbeat.core.errors import ConfigError
 from offbeat.core.feed import Feed
-from offbeat.core.seeds import key64
 from offbeat.core.solver import Solver, World
 from offbeat.core.sparse import dense
-from offbeat.core.task import Point, Task
+from offbeat.core.task import Buffers, Task
+from offbeat.core.trace import REFUSED
+from offbeat.engines.running.fit import lacking
+from offbeat.engines.running.gradients import compute, stamp
+from offbeat.engines.running.ledger import ROW_OUTCOME, Ledger
+from offbeat.engines.running.rounds import Rounds
+from offbeat.engines.running.serving import Outgoing, Serving
 
 SERIAL = frozenset({Grad, Call})
 """What the rounds of a method may ask for whose updates a server serialises."""
@@ -44,15 +37,32 @@ class Entry(NamedTuple):
     number: int
 
 
-class _Worker:
+class ReplayedWorker:
     """A worker's rule in progress."""
 
-    def __init__(self, state: Any, buffers: Any) -> None:
-        self.state, self.buffers = state, buffers
-        self.round: Any = None
-        self.answer: Any = None  # what its rule is waiting for, once it has come
+    def __init__(self, rounds: Rounds, buffers: Buffers) -> None:
+        self.rounds, self.buffers = rounds, buffers
+        self.unseen: Any = None  # what its rule has asked for and nobody has seen to
+        self.answer: Any = None  # what its rule waits for, once it has come
         self.ready = True
-        self.works: list[int] = []
+        self.works: list[int] = []  # the work clock of its next gradients, where the journal tells
+        self.known_works = 0  # how many entries of the journal are of gradients that its rule was given before
+        self.kept_works: list[int] = []
+
+    def ask(self) -> Any:
+        """What its rule asks for next, told what has come."""
+        if self.unseen is not None:
+            effect, self.unseen = self.unseen, None
+            return effect
+        if self.rounds.pending is None:
+            return self.rounds.begin()
+        answer, self.answer = self.answer, None
+        return self.rounds.answer(answer)
+
+    def catch_up(self) -> None:
+        """Its rule is told what has come, so that nothing is under way any more."""
+        if self.unseen is None and self.ready:
+            self.unseen = self.ask()
 
 
 class Replay:
@@ -61,25 +71,36 @@ class Replay:
     def __init__(self, task: Task, solver: Solver, feed: Feed, world: World, *, seed: int) -> None:
         self.task, self.solver, self.feed, self.world, self.seed = task, solver, feed, world, seed
         self.initial = task.init(seed)
-        self.server = solver.init_server(self.initial.x, world)
-        self.workers: dict[int, _Worker] = {}
-        self.updates = self.samples = self.gradients = 0
-        self.refused = 0
+        self.ledger, self.codec = Ledger(), Codec(solver.records)
+        self.serving = Serving(solver, solver.init_server(self.initial.x, world), self.ledger, ())
+        self.workers: dict[int, ReplayedWorker] = {}
+        self.gradients = 0
         self.skipped = 0
         """Calls of workers that, under this rule, were still waiting."""
         self._buffers: dict[int, Any] = {}
+        self.samples_of = [0] * world.workers
+        """Samples of the gradients that each worker's rule was given, in all its lives."""
 
     @property
     def parameters(self) -> Any:
-        return dense(self.solver.parameters(self.server, {i: w.state for i, w in self.workers.items()}))
+        found = {i: self.solver.shown(w.rounds.state) for i, w in self.workers.items()}
+        shown = {i: x for i, x in found.items() if x is not None}
+        return dense(self.solver.parameters(self.serving.state, shown))
+
+    @property
+    def updates(self) -> int:
+        return self.ledger.updates
+
+    @property
+    def refused(self) -> int:
+        return sum(row[ROW_OUTCOME] == REFUSED for row in self.ledger.rows)
 
     # -- following a server -------------------------------------------------------------------------------------
 
     def follow(self, journal: Iterable[Entry]) -> None:
         """The run through the server, call by call."""
-        missing = self.solver.asks - SERIAL
-        if missing:
-            names = ", ".join(sorted(e.__name__ for e in missing))
+        if lacking(SERIAL, self.solver) is not None:
+            names = ", ".join(sorted(e.__name__ for e in self.solver.asks - SERIAL))
             raise ConfigError(
                 f"{type(self.solver).__name__} cannot be replayed from arrivals at a server: its workers also ask for "
                 f"{names}, and no server puts that in order"
@@ -88,23 +109,28 @@ class Replay:
             getattr(self, f"_{entry.what}")(entry.worker, entry.number)
 
     def _begin(self, i: int, draws: int) -> None:
+        self.serving.there.add(i)
         self._start(i, self.initial.x, draws)
 
     def _join(self, i: int, draws: int) -> None:
-        self._perform(self.solver.on_join(self.server, i))
+        self._hand_out(self.serving.join(i, 0.0))
         self._start(i, None, draws)
 
     def _start(self, i: int, x0: Any, draws: int) -> None:
         self.feed.draws[i] = draws
-        state = self.solver.init_worker(i, x0, self.world)
-        self.workers[i] = _Worker(state, self._buffers.get(i, self.initial.buffers))
+        rounds = Rounds(self.solver, self.solver.init_worker(i, x0, self.world), self.codec)
+        self.workers[i] = ReplayedWorker(rounds, self._buffers.get(i, self.initial.buffers))
 
     def _lost(self, i: int, _: int) -> None:
         self.workers.pop(i, None)
-        self._perform(self.solver.on_lost(self.server, i))
+        self._hand_out(self.serving.lose(i, 0.0))
 
     def _work(self, i: int, work: int) -> None:
-        self.workers[i].works.append(work)
+        w = self.workers[i]
+        if w.known_works:
+            w.known_works -= 1
+        else:
+            w.works.append(work)
 
     def _call(self, i: int, _: int) -> None:
         w = self.workers.get(i)
@@ -112,10 +138,10 @@ class Replay:
             self.skipped += 1
             return
         call = self._until_call(i, w, cancelled=False)
-        w.ready = False
+        w.ready, w.known_works, w.kept_works = False, 0, []
         if isinstance(call.payload, Gradient):
-            call.payload.work = self.samples
-        self._perform(self.solver.on_call(self.server, i, call.payload))
+            call.payload.work = self.ledger.samples
+        self._hand_out(self.serving.call(i, call.payload, 0.0))
 
     def _cancelled(self, i: int, _: int) -> None:
         """The worker's gradient was given up: its rule is told so, and stops at its next call."""
@@ -123,38 +149,25 @@ class Replay:
         if w is not None and w.ready:
             self._until_call(i, w, cancelled=True)
 
-    def _until_call(self, i: int, w: _Worker, *, cancelled: bool) -> Call:
+    def _until_call(self, i: int, w: ReplayedWorker, *, cancelled: bool) -> Call:
         """Lets the worker's rule run until it calls the server, or until its gradient is given up."""
         while True:
-            if w.round is None:
-                w.round, w.answer = self.solver.round(w.state), None
-            try:
-                effect = w.round.send(w.answer)
-            except StopIteration:
-                w.round = None
-                continue
-            w.answer = None
+            effect = w.ask()
             if type(effect) is Call:
                 return effect
             if type(effect) is Grad:
-                if cancelled:
-                    self.feed.take(i)
+                if cancelled:  # it was computed all the same, and its statistics stay
+                    self._gradient(i, w, effect, given=False)
                     return Call()
                 w.answer = self._gradient(i, w, effect)
             else:
-                self._announce(effect)
+                self.ledger.announce(effect, 0.0)
 
-    def _perform(self, effects: Iterable[ServerEffect]) -> None:
-        replies = []
-        for effect in effects:
-            if type(effect) is Reply:
-                replies.append(effect)
-            elif type(effect) is not Cancel:  # whether it came in time is in the journal
-                self._announce(effect)
-        for reply in replies:
-            w = self.workers.get(reply.worker)
-            if w is not None:
-                w.answer, w.ready = reply.value, True
+    def _hand_out(self, outgoing: Outgoing) -> None:
+        for message in outgoing:
+            w = self.workers.get(message.worker)
+            if w is not None and type(message) is not Cancel:  # whether that came in time is in the journal
+                w.answer, w.ready = message.value, True  # type: ignore[union-attr]
 
     # -- following a shared vector ------------------------------------------------------------------------------
 
@@ -168,45 +181,32 @@ class Replay:
         for i in range(self.world.workers):
             self._start(i, self.initial.x, 0)
         for i, read in rows:
-            self._shared_round(self.workers[i], i, read, history)
+            self._shared_update(self.workers[i], i, read, history)
         return dense(history[-1])
 
-    def _shared_round(self, w: _Worker, i: int, read: int | None, history: list[Any]) -> None:
-        round = self.solver.round(w.state)
-        answer: Any = None
-        while True:
-            try:
-                effect = round.send(answer)
-            except StopIteration:
-                return
-            answer = None
+    def _shared_update(self, w: ReplayedWorker, i: int, read: int | None, history: list[Any]) -> None:
+        """Lets the worker's rule run until it has announced one more update."""
+        before = self.ledger.updates
+        while self.ledger.updates == before:
+            effect = w.ask()
             if type(effect) is SharedRead:
                 version = len(history) - 1 if read is None else min(read, len(history) - 1)
-                answer = View(history[version], version)
+                w.answer = View(history[version], version)
             elif type(effect) is SharedAdd:
-                answer = len(history) - 1
+                w.answer = len(history) - 1
                 history.append(history[-1] + effect.delta)
             elif type(effect) is Grad:
-                answer = self._gradient(i, w, effect)
-            elif type(effect) in (Applied, Stepped):
-                self._announce(effect)
+                w.answer = self._gradient(i, w, effect)
+            elif type(effect) not in (Lock, Unlock):
+                self.ledger.announce(effect, 0.0)
 
-    # -- gradients and books ------------------------------------------------------------------------------------
+    # -- gradients ----------------------------------------------------------------------------------------------
 
-    def _gradient(self, i: int, w: _Worker, effect: Grad) -> Gradient:
+    def _gradient(self, i: int, w: ReplayedWorker, effect: Grad, *, given: bool = True) -> Gradient:
         source, draw = self.feed.take(i)
-        batch, key = self.feed.indices(source, draw), key64(self.seed, "model", source, draw)
-        g = self.task.gradient(Point(effect.at, w.buffers), batch, key)
-        g.at, g.version, g.source, g.draw = effect.at, effect.version, source, draw
-        g.work = w.works.pop(0) if w.works else self.samples
-        w.buffers, g.buffers = g.buffers, None
-        self._buffers[i] = w.buffers
+        g = compute(self.task, self.feed, self.seed, effect.at, w.buffers, source, draw)
+        work = w.works.pop(0) if w.works else self.ledger.samples
+        self._buffers[i] = w.buffers = stamp(g, effect.at, effect.version, source, draw, work=work)
+        self.samples_of[i] += g.samples if given else 0
         self.gradients += 1
         return g
-
-    def _announce(self, effect: Any) -> None:
-        if type(effect) is Stepped:
-            self.updates += 1
-        elif type(effect) in (Applied, Refused):
-            self.samples += effect.gradient.samples
-            self.refused += type(effect) is Refused

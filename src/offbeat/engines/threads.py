@@ -14,14 +14,15 @@ from math import ceil, inf
 from threading import Lock
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
+from offbeat.core.effects import Applied
 from offbeat.core.errors import ConfigError
 from offbeat.core.seeds import key64
 from offbeat.core.solver import Solver
 from offbeat.core.sparse import dense
 from offbeat.core.task import Point, Task
 from offbeat.core.trace import APPLIED, IN_FLIGHT, Row
-from offbeat.engines.engine import Watcher
 from offbeat.engines.pool import Pool
+from offbeat.engines.protocol import Watcher
 
 STRETCH = 2000  # samples of one row of the trace
 _TOGETHER = 50  # stretches of a thread before all of them meet
@@ -149,7 +150,7 @@ class Threads:
         """Nobody counts what races undo."""
 
     @property
-    def optimizer_group(self) -> None:
+    def optimizer_options(self) -> None:
         """There is no torch optimizer."""
 
     @property
@@ -162,6 +163,9 @@ class Threads:
     def close(self) -> None:
         self._threads.shutdown()
         self.pool.close()
+
+    def show_applied(self, look: Callable[[Applied], None]) -> bool:
+        return False  # there are no gradients apart from their application
 
     def breakdown(self) -> list[dict[str, float]]:
         idle = {"delayed": 0.0, "communicating": 0.0}

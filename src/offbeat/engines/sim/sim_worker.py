@@ -1,22 +1,21 @@
-"""One simulated worker: its rule in progress, what it was fed since its round began, and where its time went."""
+"""One simulated worker: its rule at work, the gradient it computes, and where its time went."""
 
-from collections.abc import Sequence
 from typing import Any
 
-from offbeat.core.effects import Gradient
-from offbeat.core.reduction import weighted_mean
 from offbeat.core.seeds import Dial, Draws
 from offbeat.core.task import Buffers
 from offbeat.engines.cluster import Cluster
 from offbeat.engines.pool import Job
+from offbeat.engines.running.rounds import Rounds
+
+_KEPT = ("alive", "life", "samples", "computing", "delayed", "communicating", "present", "arrived", "script", "fed")
 
 
-class WorkerSlot:
-    """A worker as the simulator sees it."""
+class SimWorker:
+    """A worker as the simulator sees it. It may come and go: `life` counts how often it came."""
 
     __slots__ = (
         "alive",
-        "answers",
         "arrived",
         "buffers",
         "communicating",
@@ -24,15 +23,12 @@ class WorkerSlot:
         "delayed",
         "delays",
         "fed",
-        "gradient",
         "job",
         "life",
         "present",
-        "round",
+        "rounds",
         "samples",
         "script",
-        "start",
-        "state",
         "times",
     )
 
@@ -42,14 +38,10 @@ class WorkerSlot:
             Draws(d.sample, seed=seed, stream=f"delay{k}", source=i, dial=dial)
             for k, d in enumerate(cluster.delays_of(i))
         ]
-        self.state: Any = None
-        self.start: Any = None  # the state when the round began
-        self.answers: list[Any] = []  # what the round was sent since
-        self.round: Any = None
+        self.rounds: Rounds | None = None  # until it comes for the first time
         self.alive = False
         self.life = 0  # events of an earlier life are void
         self.job: Job | None = None
-        self.gradient: Gradient | None = None  # computed, and still in the hands of its rule
         self.fed = False  # the batch of its next gradient is at hand
         self.buffers = buffers
         self.samples = 0
@@ -57,12 +49,17 @@ class WorkerSlot:
         self.arrived = 0.0  # since when it is present
         self.script = 0  # position in a scripted schedule
 
+    @property
+    def state(self) -> Any:
+        """The rule's own state; None before it came for the first time."""
+        return None if self.rounds is None else self.rounds.state
+
     def leave(self, now: float) -> None:
         """Closes its account of presence."""
         self.present += now - self.arrived
         self.arrived = now
 
-    def charge(self, job: Job, now: float) -> None:
+    def charge(self, job: Any, now: float) -> None:
         """Time spent on a gradient, finished or not: injected delay first, computing after it."""
         spent = now - job.started
         delayed = min(job.delay, spent)
@@ -87,27 +84,24 @@ class WorkerSlot:
             "waiting": max(0.0, present - computing - delayed - communicating),
         }
 
+    def saved(self) -> dict[str, Any]:
+        """All but the state of its rule and the job, which are made anew."""
+        kept = {name: getattr(self, name) for name in _KEPT}
+        rounds = None if self.rounds is None else (self.rounds.start, self.rounds.told)
+        positions = (self.times.position, [d.position for d in self.delays])
+        return {**kept, "buffers": self.buffers, "rounds": rounds, "positions": positions, "job": _saved_job(self.job)}
 
-def split_schedule(cluster: Cluster) -> list[list[float]] | None:
-    """A scripted schedule as finish times per worker."""
-    if cluster.schedule is None:
-        return None
-    scripts: list[list[float]] = [[] for _ in range(cluster.workers)]
-    for time, worker in cluster.schedule:
-        scripts[worker].append(time)
-    return scripts
+    def load(self, saved: dict[str, Any]) -> None:
+        for name in (*_KEPT, "buffers"):
+            setattr(self, name, saved[name])
+        self.times.position, positions = saved["positions"]
+        for delay, position in zip(self.delays, positions, strict=True):
+            delay.position = position
+        if saved["job"] is not None:
+            x, version, source, draw, started, due, delay = saved["job"]
+            self.job = Job(x, version, self.buffers, source, draw, started)
+            self.job.due, self.job.delay = due, delay
 
 
-def mean_buffers(initial: Buffers, owned: Sequence[Buffers]) -> Buffers:
-    """Each worker keeps its own statistics; evaluation uses their mean in worker order. Counters: the largest."""
-    held = [b for b in owned if b is not None]
-    if initial is None or not held:
-        return initial
-    out = {}
-    for name, tensor in initial.items():
-        values = [b[name] for b in held]
-        if tensor.is_floating_point():
-            out[name] = weighted_mean(values, [1.0] * len(values))
-        else:
-            out[name] = max(values, key=lambda v: v.sum().item())
-    return out
+def _saved_job(job: Job | None) -> tuple[Any, ...] | None:
+    return None if job is None else (job.x, job.version, job.source, job.draw, job.started, job.due, job.delay)

@@ -1,8 +1,9 @@
 """What an engine offers to those who look on, and what it asks of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
+from offbeat.core.effects import Applied
 from offbeat.core.solver import Solver
 from offbeat.core.task import Point, Task
 from offbeat.engines.pool import Pool
@@ -41,21 +42,42 @@ class Engine(Protocol):
     """`virtual` or `wall`."""
     task: Task
     solver: Solver
-    pool: Pool
-    """For evaluations: `pool.map`."""
-    now: float
-    updates: int
-    samples: int
-    samples_applied: int
-    bytes: int
-    served: float
-    """Seconds that the server was busy."""
-    queued: float
-    """Seconds that messages waited for it, summed."""
-    rows: list[tuple[Any, ...]]
-    """The trace so far; the watcher may clear it when it has written it."""
-    journal: list[tuple[float, str, int, int]] | None
-    """What a replay follows, on engines that do not choose their order: (time, what, worker, number)."""
+
+    @property
+    def pool(self) -> Pool:
+        """For evaluations: `pool.map`."""
+
+    @property
+    def now(self) -> float: ...
+
+    @property
+    def updates(self) -> int: ...
+
+    @property
+    def samples(self) -> int: ...
+
+    @property
+    def samples_applied(self) -> int: ...
+
+    @property
+    def bytes(self) -> int: ...
+
+    @property
+    def served(self) -> float:
+        """Seconds that the server was busy."""
+
+    @property
+    def queued(self) -> float:
+        """Seconds that messages waited for it, summed."""
+
+    @property
+    def rows(self) -> list[tuple[Any, ...]]:
+        """The trace so far; the watcher may clear it when it has written it."""
+
+    @property
+    def journal(self) -> list[tuple[float, str, int, int]] | None:
+        """What a replay follows, on engines that do not choose their order: (time, what, worker, number)."""
+
     next_samples: float
     next_updates: float
     """The watcher is called at these marks, which it sets."""
@@ -83,7 +105,7 @@ class Engine(Protocol):
         """Of the additions to a shared vector, how much was undone by others; None where it is not known."""
 
     @property
-    def optimizer_group(self) -> dict[str, Any] | None:
+    def optimizer_options(self) -> Mapping[str, Any] | None:
         """The options of the torch optimizer at work, if there is one."""
 
     def run(self, watcher: Watcher) -> str:
@@ -94,6 +116,9 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Gives back threads, processes and memory."""
+
+    def show_applied(self, look: Callable[[Applied], None]) -> bool:
+        """Has every gradient shown before its update; False where that cannot be, because the clock does not stop."""
 
     def breakdown(self) -> list[dict[str, float]]:
         """Seconds present of each worker, and how they were spent."""

@@ -1,14 +1,7 @@
-"""A parameter server's timing without running its rule: event for event what `Sim` gives, many times faster.
-
-Where every gradient is used on arrival and its sender answered at once, the order of service is the order of arrival,
-(time, worker), and one heap entry a gradient is enough. The loop notes who was served and when; versions, staleness
-and each worker's seconds follow afterwards, in columns. Where simultaneous events would need more than that (two
-services that end at the same instant), it gives up and the general loop takes over.
-"""
+"""What happened in a run of the clock alone: everything follows in columns from who was served and when."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from heapq import heapify, heapreplace
 from itertools import chain, count
 from math import inf
 from typing import Any
@@ -16,17 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from offbeat.core.seeds import BLOCK, Dial, Draws
-from offbeat.core.solver import Solver
+from offbeat.core.seeds import BLOCK, Dial
 from offbeat.core.trace import IN_FLIGHT
 from offbeat.engines.cluster import Cluster
 
 Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Tick = Callable[[int, float], object]
-"""Told now and then how many updates there were, and the time."""
-
-MANY = 400  # workers from which on it pays to serve a window of arrivals at a time
 
 
 @dataclass(frozen=True)
@@ -45,50 +32,7 @@ class Timeline:
     served: float
 
 
-def why_not(solver: Solver, cluster: Cluster) -> str | None:
-    """Why the general loop is needed; None where this one will do."""
-    if not solver.answers_at_once:
-        return f"{type(solver).__name__} does not apply every gradient on arrival and answer at once"
-    if cluster.events:
-        return "workers join or are lost"
-    if cluster.schedule is not None:
-        return "the schedule is scripted"
-    if cluster.feeder.mean > 0:
-        return "mini-batches come from a feeder"
-    return None
-
-
-def run(
-    cluster: Cluster,
-    *,
-    seed: int,
-    nbytes: int = 0,
-    batch: int = 1,
-    updates: float = inf,
-    seconds: float = inf,
-    tick: Tick = lambda updates, now: None,
-) -> Timeline | None:
-    """Until so many updates or virtual seconds, whichever is first; None where `Sim` has to do it."""
-    link = cluster.transfer_time(nbytes)
-    dial = Dial()
-    spans = [_Spans(cluster, i, seed, dial) for i in range(cluster.workers)]
-    service = None
-    if cluster.service.mean > 0:
-        service = Draws(cluster.service.sample, seed=seed, stream="service", source=0, dial=dial).next
-    desk = _Desk(service, [], [], stop=(seconds, inf))
-    t = np.array([w.next() for w in spans]) + link
-    nexts = [w.next for w in spans]
-    if cluster.workers >= MANY:
-        coming = _in_windows(desk, spans, t, link, updates, tick)
-        if coming is None:
-            return None
-        nexts = [chain((span,), iter(w.next, None)).__next__ for span, w in zip(coming.tolist(), spans, strict=True)]
-    if not _one_by_one(desk, [(a, i) for i, a in enumerate(t.tolist())], nexts, link, updates):
-        return None
-    return _Books(cluster, spans, link, desk, nbytes, batch).close()
-
-
-class _Spans:
+class Spans:
     """How long each gradient of a worker takes, delays included: `next` in the loop, all of them afterwards."""
 
     def __init__(self, cluster: Cluster, worker: int, seed: int, dial: Dial) -> None:
@@ -118,7 +62,7 @@ class _Spans:
 
 
 @dataclass
-class _Desk:
+class Desk:
     """The server: messages in the order of service, whose each was and when it was finished with it."""
 
     service: Callable[[], float] | None
@@ -131,86 +75,10 @@ class _Desk:
     """(time, worker) of the last event: nothing later has happened."""
 
 
-def _in_windows(desk: _Desk, spans: list[_Spans], t: Floats, link: float, updates: float, tick: Tick) -> Floats | None:
-    """Serves many arrivals at a time, as long as the end is not near; each worker's span to come, or None for a tie.
-
-    Nobody comes again before the earliest (arrival + next span), so all arrivals before that are known and can be
-    sorted at once. `t` is left with the next arrival of each worker.
-    """
-    nexts = [w.next for w in spans]
-    coming = np.array([draw() for draw in nexts])
-    service, free = desk.service, desk.free
-    while True:
-        window = np.flatnonzero(t < (t + coming).min())
-        if not len(window):  # somebody comes again in no time: he alone
-            window = np.array([t.argmin()])
-        window = window[np.argsort(t[window], kind="stable")]
-        times = t[window]
-        if len(desk.who) + len(window) >= updates or times[-1] >= desk.stop[0]:
-            return coming
-        done = times.tolist()
-        if service is not None:
-            for k, a in enumerate(done):
-                begins = free if free > a else a
-                takes = service()
-                desk.queued += begins - a
-                desk.busy += takes
-                done[k] = free = begins + takes
-            ended = desk.ends[-1:] + done
-            if len(set(ended)) < len(ended):
-                return None
-        workers = window.tolist()
-        desk.who += workers
-        desk.ends += done
-        desk.free = free
-        t[window] = np.array(done) + link + coming[window] + link
-        coming[window] = [nexts[i]() for i in workers]
-        tick(len(desk.who), done[-1])
-
-
-def _one_by_one(
-    desk: _Desk, arrivals: list[tuple[float, int]], nexts: list[Callable[[], float]], link: float, updates: float
-) -> bool:
-    """Serves to the end, arrivals of the last moment too, so that its queue is known; False for a tie."""
-    heap = arrivals
-    heapify(heap)
-    serve, note, service = desk.who.append, desk.ends.append, desk.service
-    free, queued, busy, stop = desk.free, desk.queued, desk.busy, desk.stop
-    end = desk.ends[-1] if desk.ends else -inf
-    left, limit = updates - len(desk.who), stop[0]
-    while True:
-        t, i = heap[0]
-        if t >= limit and (t, i) >= stop:
-            break
-        if service is None:
-            end = t
-        else:
-            begins = free if free > t else t
-            takes = service()
-            queued += begins - t
-            busy += takes
-            free = begins + takes
-            if free == end:
-                return False
-            end = free
-        serve(i)
-        note(end)
-        # The reply, the gradient and the message, added up as the events would be.
-        heapreplace(heap, (end + link + nexts[i]() + link if link else end + nexts[i](), i))
-        left -= 1
-        if not left:
-            stop = min(stop, (end, i))
-            limit = stop[0]
-    desk.queued, desk.busy, desk.stop = queued, busy, stop
-    return True
-
-
-class _Books:
+class Accounts:
     """Everything else, from who was served and when."""
 
-    def __init__(
-        self, cluster: Cluster, spans: list[_Spans], link: float, desk: _Desk, nbytes: int, batch: int
-    ) -> None:
+    def __init__(self, cluster: Cluster, spans: list[Spans], link: float, desk: Desk, nbytes: int, batch: int) -> None:
         self._cluster, self._link, self._nbytes, self._batch = cluster, link, nbytes, batch
         self._desk = desk
         W = cluster.workers

@@ -6,17 +6,20 @@ each small step; whatever else happens is left to `Sim`. tests/test_timing.py co
 """
 
 import gc
+from collections.abc import Generator
 from heapq import heappop, heappush
 from math import inf
 from typing import Any
 
 from offbeat.core.effects import Applied, Call, Cancel, Grad, Gradient, Reply, Stepped, View
 from offbeat.core.reduction import payload_bytes
-from offbeat.core.solver import Round, Solver
 from offbeat.core.trace import APPLIED
-from offbeat.engines.engine import Watcher
-from offbeat.engines.sim import COMPUTED, SERVED, Sim
-from offbeat.engines.slot import WorkerSlot
+from offbeat.engines.protocol import Watcher
+from offbeat.engines.running.rounds import Rounds
+from offbeat.engines.sim.computing import Computing
+from offbeat.engines.sim.event_heap import COMPUTED, JOIN, LOSE, SERVED
+from offbeat.engines.sim.sim_worker import SimWorker
+from offbeat.engines.sim.simulator import Sim
 
 _TICK = 1000  # events between two looks of the watcher: it only shows progress
 
@@ -27,18 +30,74 @@ class Pending(Gradient, eq=False, gc=False):
     delay: float = 0.0
 
 
+class EndlessRounds(Rounds):
+    """All rounds as one: that the next one begins where one ends costs nothing here."""
+
+    __slots__ = ("send",)
+
+    def begin(self) -> Any:
+        self.send = self._forever().send
+        return self.send(None)
+
+    def answer(self, value: Any) -> Any:
+        if type(value) is Pending:
+            self.gradient = value
+        effect = self.send(value)
+        if type(effect) is Call or type(effect) is Applied:
+            self.gradient = None
+        return effect
+
+    def _forever(self) -> Generator[Any, Any, None]:
+        while True:
+            yield from self._solver.round(self.state)
+            self.gradient = None
+
+
+class IdleComputing(Computing):
+    """Nothing is computed: only when it would be ready counts."""
+
+    def from_now(self, i: int, w: SimWorker, effect: Grad) -> None:
+        context = self._context
+        source, draw = context.feed.take(i)
+        g = Pending(
+            effect.at, 0.0, context.feed.batch, None, None, None, effect.at, effect.version, source, draw, context.now
+        )
+        g.delay, due = self.span(i, w)
+        w.job = g  # type: ignore[assignment]  # it is its own job
+        if due < inf:
+            context.events.push(due, i, COMPUTED, g)
+
+    def computed(self, i: int, job: Any) -> None:
+        context = self._context
+        w: Any = context.workers[i]
+        if w.job is not job:
+            return
+        w.job, job.computed, job.work = None, context.now, context.ledger.samples
+        w.samples += job.samples
+        w.charge(job, context.now)
+        context.advance(i, w, job)
+
+
 class Timing(Sim):
     """A `Sim` whose task is idle. It cannot be checkpointed, because it need not be: it takes seconds."""
 
+    def _make_computing(self, threads: int, quota: int | None) -> Computing:
+        self._limited = quota is not None
+        return IdleComputing(self.context, threads=threads, quota=quota)
+
+    def _make_rounds(self, state: Any) -> Rounds:
+        return EndlessRounds(self.solver, state)
+
     def run(self, watcher: Watcher) -> str:
         self.loss_limit = inf
-        assert self._timing
-        assert not self.resumable
-        plain = self._instant and self.service is not None and self._scripts is None and self._quota is None
-        if not plain or self.feeder is not None:
+        assert self.context.timing
+        assert not self.context.resumable
+        link, computing = self.link, self.computing
+        plain = link.instant and link.service is not None and computing.scripts is None and not self._limited
+        if not plain or computing.feeder is not None:
             return super().run(watcher)
         self.prepare(watcher)
-        heap = self.heap
+        heap = self.context.events.heap
         queue: list[Any] = []  # those of the server have a heap of their own: it is short, and the other one long
         heappush(heap, (inf, 0, 0, -1, None))
         collecting = gc.isenabled()
@@ -54,8 +113,8 @@ class Timing(Sim):
         """The counters are local while nobody else looks at them: `_lend` puts them where others do, `_take` back."""
         workers: list[Any] = self.workers  # whose jobs are gradients here
         server, on_call, note = self.server, self.solver.on_call, self.rows.append
-        assert self.service is not None
-        service, ticks, deadline = self.service.next, _TICK, self.deadline
+        assert self.link.service is not None
+        service, ticks, deadline = self.link.service.next, _TICK, self.deadline
         take, batch = self.feed.take, self.feed.batch
         free, queued, served, sequence, nbytes, samples, applied, updates, enough, many = self._take()
         said: Any
@@ -78,10 +137,10 @@ class Timing(Sim):
                     w.delayed += delay
                     spent -= delay
                 w.computing += spent
-                w.gradient = data
-                effect = w.round.send(data)
+                w.rounds.gradient = data
+                effect = w.rounds.send(data)
                 if type(effect) is Call:
-                    w.gradient = None
+                    w.rounds.gradient = None
                     payload = effect.payload
                     nbytes += payload.value.nbytes if type(payload) is Pending else payload_bytes(payload)
                     begins = free if free > now else now
@@ -92,6 +151,8 @@ class Timing(Sim):
                     sequence += 1
                     heappush(queue, (free, i, sequence, SERVED, (w.life, payload)))
                     continue  # nothing was applied: no mark can have been reached
+                if type(effect) is Applied:
+                    w.rounds.gradient = None
                 self._lend(now, free, queued, served, sequence, nbytes, samples, applied, updates)
                 self._follow(i, w, effect)
                 free, queued, served, sequence, nbytes, samples, applied, updates, enough, many = self._take()
@@ -116,7 +177,7 @@ class Timing(Sim):
                         outgoing.append(said)
                     else:
                         self._lend(now, free, queued, served, sequence, nbytes, samples, applied, updates)
-                        self.announce(said)
+                        self.context.ledger.announce(said, now)
                         free, queued, served, sequence, nbytes, samples, applied, updates, enough, many = self._take()
                 for message in outgoing:
                     j = message.worker
@@ -127,7 +188,7 @@ class Timing(Sim):
                         nbytes += view.x.nbytes if type(view) is View else payload_bytes(view)
                         if not w.alive:
                             continue
-                        effect = w.round.send(view)
+                        effect = w.rounds.send(view)
                         if type(effect) is Grad:
                             source, draw = take(j)
                             at = effect.at
@@ -139,15 +200,17 @@ class Timing(Sim):
                             continue
                     self._lend(now, free, queued, served, sequence, nbytes, samples, applied, updates)
                     if effect is None:
-                        self._on_cancelling(j, (w.life, None))
+                        self.link.cancelling(j, (w.life, None))
                     else:
                         self._follow(j, w, effect)
                     free, queued, served, sequence, nbytes, samples, applied, updates, enough, many = self._take()
             elif code < 0:
-                self._lend(self.now, free, queued, served, sequence, nbytes, samples, applied, updates)
+                self._lend(self.context.now, free, queued, served, sequence, nbytes, samples, applied, updates)
                 return "idle"
             else:
                 self._lend(now, free, queued, served, sequence, nbytes, samples, applied, updates)
+                if code in (LOSE, JOIN):
+                    self._find_who_waits(queue)
                 self._handlers[code](i, data)
                 free, queued, served, sequence, nbytes, samples, applied, updates, enough, many = self._take()
             ticks -= 1
@@ -162,43 +225,19 @@ class Timing(Sim):
                 free, queued, served, sequence, nbytes, samples, applied, updates, enough, many = self._take()
 
     def _take(self) -> tuple[Any, ...]:
-        counters = (self.free, self.queued, self.served, self.sequence, self.bytes)
-        return (*counters, self.samples, self.samples_applied, self.updates, self.next_samples, self.next_updates)
+        link, context, ledger = self.link, self.context, self.context.ledger
+        counters = (link.free, link.queued, link.served, context.events.sequence, context.bytes)
+        return (*counters, ledger.samples, ledger.samples_applied, ledger.updates, self.next_samples, self.next_updates)
 
     def _lend(self, now: float, *counters: Any) -> None:
-        self.now, (self.free, self.queued, self.served, self.sequence, self.bytes, *work) = now, counters
-        self.samples, self.samples_applied, self.updates = work
+        link, context, ledger = self.link, self.context, self.context.ledger
+        context.now = now
+        link.free, link.queued, link.served, context.events.sequence, context.bytes, *work = counters
+        ledger.samples, ledger.samples_applied, ledger.updates = work
 
-    def _start_round(self, w: WorkerSlot) -> None:
-        w.round = _rounds(self.solver, w)
-
-    def _compute_from_now(self, i: int, w: WorkerSlot, effect: Grad) -> None:
-        source, draw = self.feed.take(i)
-        g = Pending(
-            effect.at, 0.0, self.feed.batch, None, None, None, effect.at, effect.version, source, draw, self.now
-        )
-        if self._scripts is None:
-            for delay in w.delays:
-                g.delay += delay.next()
-            due = self.now + (w.times.next() + g.delay)
-        else:
-            due = self._scripted(i, w)
-        w.job = g  # type: ignore[assignment]  # it is its own job
-        if due < inf:
-            self.push(due, i, COMPUTED, g)
-
-    def _on_computed(self, i: int, job: Any) -> None:
-        w: Any = self.workers[i]
-        if w.job is not job:
-            return
-        w.job, w.gradient, job.computed, job.work = None, job, self.now, self.samples
-        w.samples += job.samples
-        w.charge(job, self.now)
-        self._advance(i, w, job)
-
-
-def _rounds(solver: Solver, w: WorkerSlot) -> Round:
-    """One round after another: that the next one begins where one ends costs nothing here."""
-    while True:
-        yield from solver.round(w.state)
-        w.gradient = None
+    def _find_who_waits(self, queue: list[Any]) -> None:
+        """Whose call the server has not answered: those who are there, compute nothing and are not in the queue."""
+        coming = {event[1] for event in (*queue, *self.context.events.heap) if event[3] == SERVED}
+        self.context.serving.waiting = {
+            i for i, w in enumerate(self.workers) if w.alive and w.job is None and i not in coming
+        }

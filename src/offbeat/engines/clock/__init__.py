@@ -1,0 +1,1 @@
+"""The clock alone: the simulator's events without gradients."""

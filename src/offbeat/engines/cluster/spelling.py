@@ -1,0 +1,98 @@
+"""A cluster as people write it, in JSON, TOML or on the command line: one line for each of its settings."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from offbeat.core.errors import unknown
+from offbeat.core.units import format_duration, format_rate, parse_duration, parse_rate
+from offbeat.engines.cluster.distributions import parse_distribution
+from offbeat.engines.cluster.events import Event
+from offbeat.engines.cluster.links import AllReduceCost, PeerLatency
+from offbeat.engines.cluster.per_worker import PerWorker
+from offbeat.engines.cluster.validity import check_count_of_workers, listed
+
+UNLIMITED = "unlimited"  # JSON has no infinity
+
+
+class Spelling(NamedTuple):
+    """How a setting is read, given the number of workers, and how it is written."""
+
+    read: Callable[[Any, int], Any]
+    write: Callable[[Any], Any]
+
+
+def _several(read: Callable[[Any, int], Any]) -> Spelling:
+    """One value, or a list of them."""
+    return Spelling(lambda value, workers: tuple(read(v, workers) for v in _one_or_more(value)), _texts)
+
+
+def _one_or_more(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, tuple | list) else (value,)
+
+
+def _texts(values: Any) -> list[str]:
+    return [str(value) for value in values]
+
+
+def _times(what: str) -> Spelling:
+    return _several(lambda value, workers: PerWorker.parse(value, workers, what))
+
+
+def _duration(what: str) -> Spelling:
+    return Spelling(lambda value, _: parse_duration(value, what), format_duration)
+
+
+def _distribution(what: str) -> Spelling:
+    return Spelling(lambda value, _: parse_distribution(value, what), str)
+
+
+def _read_bandwidth(value: Any, workers: int) -> float:
+    return math.inf if value in (UNLIMITED, "inf", math.inf) else parse_rate(value, "bandwidth")
+
+
+def _write_bandwidth(value: float) -> str:
+    return UNLIMITED if value == math.inf else format_rate(value)
+
+
+def _read_schedule(value: Any, workers: int) -> Any:
+    return None if value is None else tuple(_scheduled(row) for row in listed(value, "schedule"))
+
+
+def _scheduled(row: Any) -> Any:
+    """A row with its time read; anything that is not a pair is left for the cluster to refuse."""
+    if isinstance(row, tuple | list) and len(row) == 2:
+        return parse_duration(row[0], "schedule time"), row[1]
+    return row
+
+
+SPELLINGS: Mapping[str, Spelling] = {
+    "workers": Spelling(lambda value, _: value, lambda value: value),
+    "compute": _times("compute"),
+    "delay": _times("delay"),
+    "latency": _duration("latency"),
+    "bandwidth": Spelling(_read_bandwidth, _write_bandwidth),
+    "service": _distribution("service"),
+    "allreduce": Spelling(lambda value, _: AllReduceCost.parse(value), str),
+    "events": _several(lambda value, _: Event.parse(value)),
+    "peers": _several(PeerLatency.parse),
+    "memory": _duration("memory"),
+    "feeder": _distribution("feeder"),
+    "schedule": Spelling(_read_schedule, lambda rows: [[at, worker] for at, worker in rows]),
+}
+
+
+def read(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a cluster, from plain values."""
+    for name in values:
+        if name not in SPELLINGS:
+            raise unknown("cluster setting", name, list(SPELLINGS))
+    workers = values.get("workers", 1)
+    check_count_of_workers(workers)
+    return {name: spelling.read(values[name], workers) for name, spelling in SPELLINGS.items() if name in values}
+
+
+def written(cluster: Any) -> dict[str, Any]:
+    """Plain values that `read` makes the same fields of. What is None is left out, because TOML has no null."""
+    values = {name: getattr(cluster, name) for name in SPELLINGS}
+    return {name: SPELLINGS[name].write(value) for name, value in values.items() if value is not None}

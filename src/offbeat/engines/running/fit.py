@@ -1,0 +1,30 @@
+"""Whether an engine and a solver go together: a value with its reason, asked before anything is built."""
+
+from collections.abc import Iterable
+
+from offbeat.core.errors import ConfigError
+from offbeat.core.feed import Feed
+from offbeat.core.solver import Solver, World
+from offbeat.core.task import Task
+from offbeat.engines.cluster import Cluster
+
+
+def world_of(cluster: Cluster, task: Task, feed: Feed, seed: int) -> World:
+    """What a rule may know of its surroundings."""
+    present = tuple(i for i in range(cluster.workers) if cluster.first_join(i) == 0)
+    joining = tuple(sorted({e.worker for e in cluster.events if e.kind == "join" and e.at > 0}))
+    return World(cluster.workers, task.layout, present, feed.batch, task.size, seed, joining)
+
+
+def lacking(offered: Iterable[type], solver: Solver | type[Solver]) -> str | None:
+    """What of the effects that a solver's rounds use an engine does not offer; None where it offers all."""
+    missing = solver.asks - frozenset(offered)
+    return f"it asks for {', '.join(sorted(e.__name__ for e in missing))}" if missing else None
+
+
+def require(engine: str, offered: Iterable[type], solver: Solver, world: World) -> None:
+    """Refuses, in one line, what cannot run on this engine in this world."""
+    if (reason := lacking(offered, solver)) is not None:
+        raise ConfigError(f"the {engine} engine cannot run {type(solver).__name__}: {reason}")
+    if (reason := solver.why_not(world)) is not None:
+        raise ConfigError(reason)

@@ -1,0 +1,5 @@
+"""The simulator."""
+
+from offbeat.engines.sim.simulator import Sim
+
+__all__ = ["Sim"]
