@@ -1,7 +1,7 @@
 """Real processes on one machine."""
 
-from offbeat.engines.local.cradle import Cradle
-from offbeat.engines.local.engine import Local
-from offbeat.engines.local.setup import Fault, Options
+from offbeat.engines.local.launcher import Launcher
+from offbeat.engines.local.local import Local
+from offbeat.engines.real.site import Fault, Options
 
-__all__ = ["Cradle", "Fault", "Local", "Options"]
+__all__ = ["Fault", "Launcher", "Local", "Options"]

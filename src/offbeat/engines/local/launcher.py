@@ -1,4 +1,4 @@
-"""The cradle: a process that imports torch once and forks nurseries; one a run, or one for many runs."""
+"""The launcher: a process that imports torch once and forks forkers; one a run, or one for many runs."""
 
 import contextlib
 import importlib
@@ -6,23 +6,24 @@ import json
 import os
 import select
 import signal
-import socket
 import subprocess
 import sys
 
-from offbeat.engines.local.memory import die_with_parent, keep_freed_memory
-from offbeat.engines.local.wire import Channel, Closed, LocalError
+from offbeat.engines.local.channel import Channel
+from offbeat.engines.local.local_messages import Fork, Forked
+from offbeat.engines.local.machine import die_with_parent, keep_freed_memory
+from offbeat.engines.real.transport import Closed, RunError
 
-_START = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from offbeat.engines.local.cradle import main; "
+_START = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from offbeat.engines.local.launcher import main; "
 _IMPORT_SECONDS = 300.0
 _END_SECONDS = 10.0
 
 
-class Cradle:
+class Launcher:
     """Started from scratch rather than forked from us: we may have threads, and be a notebook."""
 
     def __init__(self) -> None:
-        self._line, theirs = Channel.pair()
+        self._line, theirs = Channel.pair(Forked, Fork)
         code = f"{_START}main({theirs.fileno()}, {os.getpid()}, json.loads(sys.argv[2]))"
         ours = [name for name in sys.modules if name.partition(".")[0] in ("offbeat", "sklearn")]
         self._process = subprocess.Popen(
@@ -32,16 +33,16 @@ class Cradle:
         )
         theirs.close()
 
-    def nursery(self, control: Channel, arena_fd: int) -> "Nursling":
-        """A new nursery, at the other end of `control`."""
+    def forker(self, control: Channel, arena_fd: int) -> "ForkerProcess":
+        """A new forker, at the other end of `control`."""
         try:
-            self._line.send(("nursery",), control.fileno(), arena_fd)
+            self._line.send(Fork(), control.fileno(), arena_fd)
             message = self._line.receive(_IMPORT_SECONDS)
         except Closed:
-            raise LocalError(f"processes cannot be started (exit code {self._process.wait()})") from None
+            raise RunError(f"processes cannot be started (exit code {self._process.wait()})") from None
         if message is None:
-            raise LocalError(f"torch was not imported within {_IMPORT_SECONDS:.0f} s")
-        return Nursling(message[0])
+            raise RunError(f"torch was not imported within {_IMPORT_SECONDS:.0f} s")
+        return ForkerProcess(message.pid)
 
     def close(self) -> None:
         self._line.close()
@@ -49,8 +50,8 @@ class Cradle:
         self._process.wait()
 
 
-class Nursling:
-    """A nursery's process, held by a descriptor: its number may be another's after its end."""
+class ForkerProcess:
+    """A forker's process, held by a descriptor: its number may be another's after its end."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -72,13 +73,13 @@ def main(line_fd: int, guardian: int, modules: list[str]) -> None:
     if os.getppid() != guardian:
         return  # it ended before we could ask the kernel
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how a nursery ended
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how a forker ended
     os.dup2(2, 1)  # what a model prints must not get into --json
     keep_freed_memory()  # and so do those it forks
-    line = Channel(socket.socket(fileno=line_fd))
+    line = Channel.of(line_fd, Fork)
     import torch
 
-    from offbeat.engines.local import nursery
+    from offbeat.engines.local import forker as forker
 
     torch.set_num_threads(1)
     torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)  # the first optimizer imports half of torch
@@ -93,7 +94,7 @@ def main(line_fd: int, guardian: int, modules: list[str]) -> None:
             pid = os.fork()
             if pid == 0:
                 line.close()
-                nursery.main(fds[0], fds[1], me)
-            line.send((pid,))
+                forker.main(fds[0], fds[1], me)
+            line.send(Forked(pid))
             for fd in fds:
                 os.close(fd)

@@ -1,17 +1,14 @@
 """All memory that the processes of one run share: one anonymous file, mapped by everybody, named nowhere.
 
 The kernel frees it with the last process that maps it, however that process ends: nothing can leak. The file is
-sparse: what is never written costs nothing. Every number below has exactly one writer, so no lock is needed.
+sparse: what is never written costs nothing. No lock is needed: a number has one writer at a time, which is said where
+it is not the worker it belongs to.
 """
 
-import ctypes
-import json
 import mmap
 import os
-import re
 from collections.abc import Mapping
 from math import prod
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,15 +16,19 @@ import torch
 from torch import Tensor
 
 from offbeat.core.errors import ConfigError
-from offbeat.core.sparse import Table
+from offbeat.core.solver import Shown
+from offbeat.core.sparse import RowTable
 from offbeat.core.task import Buffers
 from offbeat.core.units import format_size
+from offbeat.engines.local.machine import available_bytes
+from offbeat.engines.real.board import HEADER, REAL, WHOLE, Board
 
 _PAGE = 4096
 _TENSORS_PER_MESSAGE = 8  # how many vectors of the parameters' size a message may hold
-_NOTE = 1024  # bytes for numbers beside published parameters
+_WEIGHT = 64  # bytes for the weight beside published parameters
 MAILBOXES = 4  # messages to peers that one worker may have under way
-RING, RECORD = 1024, 16  # announcements of a worker that the server has not read yet, and the numbers of each
+RING, RECORD = 1024, 18  # announcements of a worker that the server has not read yet, and the numbers of each
+KEPT_RING = 8192  # records of the server that the control has not taken over yet
 PROBES = 64  # components of a shared vector whose additions are counted
 
 
@@ -49,19 +50,19 @@ def shape_of(workers: int, x: Tensor, buffers: Buffers) -> Shape:
     return Shape(workers, x.numel(), str(x.dtype).removeprefix("torch."), size)
 
 
-class Arena:
-    """The shared memory of a run, as arrays and tensors.
+class Arena(Board):
+    """The shared memory of a run: the board, and places for vectors.
 
-    Per worker, written by the worker alone unless said otherwise:
+    Further numbers of each worker, written by itself unless said otherwise:
 
-    | `draws` | mini-batches taken; outlives the worker | `samples` | processed |
-    | `job` | 1 while it computes a gradient | `job_version`, `job_draw`, `job_source`, `job_started` | of which |
-    | `replies` | answers received | `half` | which half of its published block is valid |
+    | `half` | which half of its published block is valid | `shown` | times it published |
+    | `adds` | to the shared vector, finished | `sums` | all-reduces of everybody that it gave a vector to |
+    | `placed` | 1 when its parameters lie where peers average them (the server clears it when the worker is lost) |
+    | `mixed` | by whoever averages, under the worker's lock: averages made of them |
     | `head` | announcements written to its ring | `tail` | by the server: announcements read |
-    | `adds` | to the shared vector, finished | `announced` | samples of its own gradients, applied |
-    | `shown` | times it published | `alive` | by the server | `mixed` | under the worker's lock: averages made |
-    | `sums` | all-reduces of everybody that it gave a vector to |
-    | `computing`, `delayed`, `communicating` | seconds | `cancel` | by the server: 1 + replies before the one |
+
+    `unread[i, k, j]` is 1 while message k of worker i waits for worker j: set by i, cleared by j, or by the server when
+    j is lost. The server's own ring, with `kept_head` and `kept_tail`, is what outlives it: read by the control.
     """
 
     def __init__(self, fd: int, shape: Shape) -> None:
@@ -74,11 +75,12 @@ class Arena:
             start, at = at, at + _round(size, _PAGE)
             return start
 
-        header, whole, real = section(64 * 8), section(w * 24 * 8), section(w * 16 * 8)
+        header, whole, real = section(HEADER * 8), section(w * WHOLE * 8), section(w * REAL * 8)
         unread, rings = section(w * MAILBOXES * w * 8), section(w * RING * RECORD * 8)
-        probes = section(w * 2 * PROBES * 8)
+        kept = section(KEPT_RING * RECORD * 8)
+        probes = section((2 * w + 1) * PROBES * 8)
         self._slot = _round(_TENSORS_PER_MESSAGE * n + 65536, _PAGE)
-        self._published = _NOTE + _round(n, 64) + shape.buffers
+        self._published = _WEIGHT + _round(n, 64) + shape.buffers
         snapshot, shared = section(n), section(n)
         self._push, self._pull, self._own = (section(w * self._slot) for _ in range(3))
         self._publish = section(w * 2 * self._published)
@@ -89,23 +91,20 @@ class Arena:
             os.ftruncate(fd, at)
         self.map = mmap.mmap(fd, at)
         self._views: dict[tuple[int, torch.dtype], Tensor] = {}
-        self.header = np.frombuffer(self.map, np.int64, 64, header)
-        self.paused_ns = self.header[0:1]  # by the server: how long the run's clock stood still
-        self.work = self.header[1:2]  # by the server: samples processed by everybody
-        self.updates = self.header[2:3]  # by the server
-        limits = np.frombuffer(self.map, np.float64, 64, header)
-        self.loss_limit = limits[8:9]  # by the server: a loss above it is shown to the watcher
-        ints = np.frombuffer(self.map, np.int64, w * 24, whole).reshape(w, 24)
-        self.draws, self.samples, self.job, self.job_version, self.job_draw, self.job_source = ints.T[:6]
-        self.replies, self.half, self.cancel, self.head, self.tail, self.adds, self.announced = ints.T[6:13]
-        self.shown, self.alive, self.mixed, self.sums = ints.T[13:17]
-        floats = np.frombuffer(self.map, np.float64, w * 16, real).reshape(w, 16)
-        self.job_started, self.computing, self.delayed, self.communicating, self.locked = floats.T[:5]
+        of_run = np.frombuffer(self.map, np.int64, HEADER, header)
+        ints = np.frombuffer(self.map, np.int64, w * WHOLE, whole).reshape(w, WHOLE)
+        floats = np.frombuffer(self.map, np.float64, w * REAL, real).reshape(w, REAL)
+        super().__init__(of_run, ints, floats)
+        self.kept_head, self.kept_tail = of_run[16:17], of_run[17:18]
+        self.half, self.head, self.tail, self.adds, self.shown, self.mixed, self.sums, self.placed = ints.T[12:20]
         self.unread = np.frombuffer(self.map, np.int64, w * MAILBOXES * w, unread).reshape(w, MAILBOXES, w)
         self.rings = np.frombuffer(self.map, np.float64, w * RING * RECORD, rings).reshape(w, RING, RECORD)
+        self.kept_ring = np.frombuffer(self.map, np.float64, KEPT_RING * RECORD, kept).reshape(KEPT_RING, RECORD)
         self.probes = np.frombuffer(self.map, np.float64, w * 2 * PROBES, probes).reshape(w, 2, PROBES)
-        self._written: dict[int, Table] = {}  # by a worker that publishes a Table: what each half holds
-        self.snapshot, self.shared = self._vector(snapshot), self._vector(shared)
+        self.probe_start = np.frombuffer(self.map, np.float64, PROBES, probes + w * 2 * PROBES * 8)
+        self.probed = slice(0, shape.vector, max(1, shape.vector // PROBES))
+        self._written: dict[int, RowTable] = {}  # by a worker that publishes a RowTable: what each half holds
+        self._snapshot, self.shared = self._vector(snapshot), self._vector(shared)
 
     def _vector(self, offset: int, size: int | None = None) -> Tensor:
         size, dtype = self.shape.vector if size is None else size, getattr(torch, self.shape.dtype)
@@ -163,14 +162,15 @@ class Arena:
 
     # -- what a worker shows of itself --------------------------------------------------------------------------
 
-    def publish(self, i: int, x: Tensor | Table | None, numbers: Mapping[str, float], buffers: Buffers) -> None:
-        """Written beside the valid half, which then changes over: a reader never sees half of it."""
+    def publish(self, i: int, shown: Shown | None, buffers: Buffers) -> None:
+        """Written beside the valid half, which then changes over."""
         half = 1 - int(self.half[i])
         at = self._publish + (2 * i + half) * self._published
-        note = json.dumps(numbers).encode().ljust(_NOTE)
-        self.map[at : at + _NOTE] = note[:_NOTE]
-        at += _NOTE
-        if isinstance(x, Table):
+        x = None if shown is None else shown.x
+        if shown is not None:
+            np.frombuffer(self.map, np.float64, 1, at)[0] = shown.weight
+        at += _WEIGHT
+        if isinstance(x, RowTable):
             self._publish_rows(half, self._vector(at).view(x.shape), x)
         elif x is not None:
             self._vector(at).copy_(x)
@@ -181,8 +181,8 @@ class Arena:
         self.half[i] = half
         self.shown[i] += x is not None
 
-    def _publish_rows(self, half: int, there: Tensor, x: Table) -> None:
-        """Of a Table only the rows that changed since this half was written, once it was written by this process."""
+    def _publish_rows(self, half: int, there: Tensor, x: RowTable) -> None:
+        """Of a RowTable only the rows that changed since this half was written, once it was written by this process."""
         before = self._written.get(half)
         if before is not None and before.array is x.array:
             rows = x.changed(before)
@@ -191,20 +191,38 @@ class Arena:
             there.copy_(x.dense().view(x.shape))
         self._written[half] = x
 
-    def published(self, i: int) -> tuple[Tensor, dict[str, float]]:
-        """The parameters that worker i last published, and the numbers beside them."""
+    def published(self, i: int) -> Shown | None:
+        if not self.shown[i]:
+            return None
         at = self._publish + (2 * i + int(self.half[i])) * self._published
-        return self._vector(at + _NOTE).clone(), json.loads(self.map[at : at + _NOTE])
+        return Shown(self._vector(at + _WEIGHT).clone(), float(np.frombuffer(self.map, np.float64, 1, at)[0]))
 
     def published_buffers(self, i: int, like: Buffers) -> Buffers:
         if like is None:
             return None
-        at = self._publish + (2 * i + int(self.half[i])) * self._published + _NOTE + _round(self.shape.nbytes, 64)
+        at = self._publish + (2 * i + int(self.half[i])) * self._published + _WEIGHT + _round(self.shape.nbytes, 64)
         found = {}
         for name, b in like.items():
             found[name] = self._view(at, b.dtype, b.numel()).clone().reshape(b.shape)
             at += _round(b.numel() * b.element_size(), 64)
         return found
+
+    def set_snapshot(self, x: Tensor) -> None:
+        self._snapshot.copy_(x)
+
+    def snapshot(self) -> Tensor:
+        return self._snapshot.clone()
+
+    # -- a server begins ----------------------------------------------------------------------------------------
+
+    def share(self, x: Tensor, version: int) -> None:
+        """By the server, before any worker: the shared vector, and how many additions are in it."""
+        self.shared.copy_(x)
+        self.adds[:] = 0
+        self.adds[0] = version
+        self.probes[:] = 0
+        start = self.shared[self.probed][:PROBES].double().numpy()
+        self.probe_start[: len(start)] = start
 
     # -- vectors in place ---------------------------------------------------------------------------------------
 
@@ -216,7 +234,8 @@ class Arena:
         return self._own + i * self._slot
 
     def given(self, i: int, k: int, size: int) -> Tensor:
-        """What worker i gave to an all-reduce: of everybody, in turn at 0 and 1; of a group, at 2, in its slot."""
+        """What worker i gave to an all-reduce. One of everybody uses the places 0 and 1 in turn, because a slow worker
+        may still read the last one; one of a group uses place 2, which is the slot of its messages to the server."""
         return self._vector(self.push_slot(i) if k == 2 else self._summands + (2 * i + k) * self._slot, size)
 
 
@@ -242,39 +261,6 @@ def create(shape: Shape) -> Arena:
     except (OSError, ValueError) as e:
         os.close(fd)
         raise ConfigError(f"cannot get shared memory for {w} workers: {e}") from None
-
-
-def available_bytes() -> int:
-    """Memory that can still be had: the machine's, or what the control group leaves."""
-    found = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
-    limits = [int(found[1]) * 1024] if found else []
-    group = Path("/sys/fs/cgroup")
-    try:
-        limit = (group / "memory.max").read_text().strip()
-        if limit != "max":
-            limits.append(int(limit) - int((group / "memory.current").read_text()))
-    except (OSError, ValueError):
-        pass  # no control groups here
-    return min(limits, default=2**63)
-
-
-def die_with_parent() -> None:
-    """The kernel kills this process when the one that started it ends, even by SIGKILL."""
-    pr_set_pdeathsig, sigkill = 1, 9
-    ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, sigkill, 0, 0, 0)
-
-
-def keep_freed_memory() -> None:
-    """What is freed stays with the process, up to a limit, instead of going back to the kernel.
-
-    By default every training step gives its activations back and takes them again: 600 page faults a step of LeNet-5,
-    a tenth of its time.
-    """
-    m_trim_threshold, m_mmap_threshold = -1, -3
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # glibc has it
-    if mallopt is not None:
-        mallopt(m_mmap_threshold, 32 << 20)
-        mallopt(m_trim_threshold, 512 << 20)
 
 
 def _round(size: int, to: int) -> int:

@@ -1,4 +1,4 @@
-"""The nursery of a run: a process that makes the task once, and then forks the server and the workers.
+"""The forker of a run: a process that makes the task once, and then forks the server and the workers.
 
 It stays free of threads, so that forking is safe; the children share its memory (the dataset, say) until they write.
 It ends with the process that started it, and its children end with it, because the kernel sees to that.
@@ -8,30 +8,48 @@ import contextlib
 import os
 import select
 import signal
-import socket
 import sys
 import traceback
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import cloudpickle
-from safetensors.torch import load
 
-from offbeat.engines.local.memory import Arena, Shape, die_with_parent
-from offbeat.engines.local.server import Server
-from offbeat.engines.local.setup import Site
-from offbeat.engines.local.wire import Channel, Closed
-from offbeat.engines.local.worker import Worker
+from offbeat.engines.local import announcements
+from offbeat.engines.local.arena import Arena, Shape
+from offbeat.engines.local.channel import Channel
+from offbeat.engines.local.hub import LocalHub
+from offbeat.engines.local.local_messages import (
+    AllEnded,
+    Arriving,
+    EndAll,
+    Ended,
+    HeardByServer,
+    HeardByWorker,
+    NotReady,
+    Ready,
+    SetUp,
+    StartServer,
+    StartWorker,
+    ToForker,
+)
+from offbeat.engines.local.machine import die_with_parent
+from offbeat.engines.local.port import LocalPort
+from offbeat.engines.real.messages import Failed, FromControl, ProcessFailed
+from offbeat.engines.real.server_loop import ServerLoop
+from offbeat.engines.real.site import Site
+from offbeat.engines.real.transport import Closed
+from offbeat.engines.real.worker_loop import WorkerLoop
 
 
 def main(control_fd: int, arena_fd: int, parent: int) -> NoReturn:
-    """The process itself, forked by the cradle."""
+    """The process itself, forked by the launcher."""
     code = 1
     try:
         die_with_parent()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         if os.getppid() == parent:
-            Nursery(Channel(socket.socket(fileno=control_fd)), arena_fd).run()
+            Forker(Channel.of(control_fd, ToForker), arena_fd).run()
     except Closed:
         code = 0
     except BaseException:
@@ -41,24 +59,24 @@ def main(control_fd: int, arena_fd: int, parent: int) -> NoReturn:
         os._exit(code)
 
 
-class Nursery:
-    """Forks on request; tells the parent who was started and who has ended."""
+class Forker:
+    """Forks on request; tells the engine who has ended."""
 
     def __init__(self, control: Channel, arena_fd: int) -> None:
         self.control = control
-        message = control.receive()
-        assert message is not None
-        _, blob, shape = message
+        told = control.receive()
+        assert isinstance(told, SetUp)
         try:
-            setup = cloudpickle.loads(blob)
+            setup = cloudpickle.loads(told.setup)
             task = setup.build_task()
-            self.site = Site(setup, task, task.init(setup.seed), Arena(arena_fd, Shape(*shape)))
+            self.arena = Arena(arena_fd, Shape(*told.shape))
+            self.site = Site(setup, task, task.init(setup.seed), self.arena)
         except Exception as e:
-            control.send(("failed", f"{type(e).__name__}: {e}"))
+            control.send(NotReady(f"{type(e).__name__}: {e}"))
             raise Closed from None
         self.server: Channel | None = None  # our line to the server
         self.children: dict[int, tuple[str, int]] = {}
-        control.send(("ready",))
+        control.send(Ready())
 
     def run(self) -> None:
         wake, woken = os.pipe()
@@ -78,53 +96,50 @@ class Nursery:
                     self._obey()
 
     def _obey(self) -> None:
-        message, fds = self.control.receive_with_fds(None, 1)
-        assert message is not None
-        kind, *details = message
-        if kind == "server":
-            self._start_server(Channel(socket.socket(fileno=fds[0])), *details)
-        elif kind == "worker":
-            self._start_worker(*details)
-        elif kind == "end":
-            self._end_all()
+        order, fds = self.control.receive_with_fds(None, 1)
+        match order:
+            case StartServer():
+                self._start_server(Channel.of(fds[0], FromControl), order)
+            case StartWorker():
+                self._start_worker(order)
+            case EndAll():
+                self._end_all()
 
-    def _start_server(self, line: Channel, saved: Any, life: int) -> None:
+    def _start_server(self, line: Channel, order: StartServer) -> None:
         if self.server is not None:
             self.server.close()
-        ours, theirs = Channel.pair()
+        ours, theirs = Channel.pair(Arriving, Arriving)
         self.server = ours
+        announcements.forget(self.arena)
 
         def serve() -> None:
             ours.close()
-            state = None if saved is None else self._decoded(saved)
-            Server(self.site, line, theirs, state, life).run()
+            hub = LocalHub(self.site, self.arena, line, theirs)
+            ServerLoop(self.site, hub, order.saved, order.life, order.totals).run()
 
-        self._fork("server", -1, serve, lambda why: line.send(("failed", -1, why)))
+        self._fork("server", -1, serve, lambda why: line.send(ProcessFailed(-1, why)))
         line.close()
         theirs.close()
 
-    def _decoded(self, saved: tuple[Any, bytes, dict[str, Any], float]) -> dict[str, Any]:
-        tree, tensors, counters, now = saved
-        server = self.site.codec.decode(tree, load(tensors))
-        return {"server": server, "counters": counters, "now": now}
-
-    def _start_worker(self, rank: int, life: int, joins: bool) -> None:
+    def _start_worker(self, order: StartWorker) -> None:
         assert self.server is not None
-        servers, workers = Channel.pair()
+        servers, workers = Channel.pair(HeardByServer, HeardByWorker)
 
         def work() -> None:
             servers.close()
             assert self.server is not None
             self.server.close()
-            Worker(self.site, rank, life, workers).run(None if joins else self.site.initial.x)
+            port = LocalPort(self.site, self.arena, order.rank, workers)
+            worker = WorkerLoop(self.site, order.rank, order.life, port)
+            worker.run(self.site.initial.x if order.how == "begins" else None, order.saved)
 
         def complain(why: str) -> None:
-            workers.send(("failed", why))
+            workers.send(Failed(why))
             signal.pause()  # until the parent has read it and ends us
 
-        pid = self._fork("worker", rank, work, complain)
-        with contextlib.suppress(Closed):  # a dead server: the parent will start another, and everybody anew
-            self.server.send((rank, pid, joins), servers.fileno())
+        pid = self._fork("worker", order.rank, work, complain)
+        with contextlib.suppress(Closed):  # a dead server: the engine will start another, and everybody anew
+            self.server.send(Arriving(order.rank, pid, order.how), servers.fileno())
         servers.close()
         workers.close()
 
@@ -139,7 +154,6 @@ class Nursery:
         os.read(bound, 1)  # nothing comes: its other end is closed
         os.close(bound)
         self.children[pid] = (role, rank)
-        self.control.send(("started", role, rank, pid))
         return pid
 
     def _end_all(self) -> None:
@@ -149,21 +163,21 @@ class Nursery:
         for pid in list(self.children):
             os.waitpid(pid, 0)
         self.children.clear()
-        self.control.send(("all ended",))
+        self.control.send(AllEnded())
 
     def _reap(self) -> None:
-        while self.children:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-            if pid == 0:
-                return
-            role, rank = self.children.pop(pid)
-            self.control.send(("ended", role, rank, os.waitstatus_to_exitcode(status)))
+        """Our own children only: the task may have started others."""
+        for pid in list(self.children):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                role, rank = self.children.pop(pid)
+                self.control.send(Ended(role, rank, os.waitstatus_to_exitcode(status)))
 
 
 def _be_child(
     parent: int, binding: int, control: Channel, body: Callable[[], None], complain: Callable[[str], None]
 ) -> NoReturn:
-    """Never returns into the nursery's code."""
+    """Never returns into the forker's code."""
     code = 1
     try:
         die_with_parent()

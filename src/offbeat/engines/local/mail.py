@@ -1,0 +1,87 @@
+"""Payloads with tensors, through shared memory: what the other side already has is named, not copied."""
+
+from operator import attrgetter
+from typing import Any
+
+from torch import Tensor
+
+from offbeat.core.codec import Codec
+from offbeat.core.effects import Gradient, View
+from offbeat.core.sparse import RowTable
+from offbeat.engines.local.arena import Arena
+
+Known = dict[str, Tensor | RowTable]
+"""What the two ends of a line both have, by name."""
+
+
+class Mail:
+    """Writes payloads into a slot, and reads them from it.
+
+    What the other side already has (the vector it was last sent) is named, not copied; of a RowTable of which it has
+    another version, only the rows that changed are written. Gradients and views, which nearly all messages are, go as
+    their numbers under a name; all else as a tree of the codec, whose names begin with $.
+    """
+
+    def __init__(self, codec: Codec, arena: Arena) -> None:
+        self._codec, self._arena = codec, arena
+
+    def pack(self, payload: Any, slot: int, known: Known) -> tuple[Any, list[Any]]:
+        at = _known_point(payload, known)
+        if at is not None:
+            return {"gradient": (at, *_numbers(payload))}, self._arena.write(slot, {"value": payload.value})
+        tensors, tables = _apart(known)
+        tree = self._codec.encode(payload, tensors, tables)
+        new = {name: t for name, t in tensors.items() if name not in known}
+        return tree, self._arena.write(slot, new)
+
+    def unpack(self, tree: Any, parts: list[Any], slot: int, known: Known) -> Any:
+        if type(tree) is dict and "gradient" in tree:
+            value, (at, *numbers) = self._arena.read(slot, parts)["value"], tree["gradient"]
+            return Gradient(value, at=known[at], **dict(zip(_NUMBERS, numbers, strict=True)))
+        tensors, tables = _apart(known)
+        return self._codec.decode(tree, {**tensors, **self._arena.read(slot, parts)}, tables)
+
+    def pack_reply(self, value: Any, slot: int, known: Known) -> tuple[Any, list[Any], Known]:
+        """Also says what the other side will have then."""
+        if type(value) is View and type(value.x) is Tensor:
+            tree, new = {"view": value.version}, {"x": value.x}
+            return tree, self._arena.write(slot, new), _known(known, new, {})
+        tensors: dict[str, Tensor] = {}
+        tables = _apart(known)[1]
+        return (
+            self._codec.encode(value, tensors, tables),
+            self._arena.write(slot, tensors),
+            _known(known, tensors, tables),
+        )
+
+    def unpack_reply(self, tree: Any, parts: list[Any], slot: int, known: Known) -> tuple[Any, Known]:
+        tensors, tables = self._arena.read(slot, parts), _apart(known)[1]
+        if type(tree) is dict and "view" in tree:
+            return View(tensors["x"], tree["view"]), _known(known, tensors, {})
+        value = self._codec.decode(tree, tensors, tables)
+        return value, _known(known, tensors, tables)
+
+
+_NUMBERS = tuple(name for name in Gradient.__struct_fields__ if name not in ("value", "at", "buffers", "parts"))
+_numbers = attrgetter(*_NUMBERS)
+
+
+def _known_point(payload: Any, known: Known) -> str | None:
+    """Of a gradient that is a vector and numbers: the name of the vector it was computed on, which both sides have."""
+    if type(payload) is not Gradient or type(payload.value) is not Tensor:
+        return None
+    if payload.parts or payload.buffers is not None:
+        return None
+    return next((name for name, x in known.items() if x is payload.at), None)
+
+
+def _apart(known: Known) -> tuple[dict[str, Tensor], dict[str, RowTable]]:
+    tensors = {name: x for name, x in known.items() if isinstance(x, Tensor)}
+    return tensors, {name: x for name, x in known.items() if isinstance(x, RowTable)}
+
+
+def _known(before: Known, tensors: dict[str, Tensor], tables: dict[str, RowTable]) -> Known:
+    """After a reply: what it held, and the initial point. Tables stay known until there are others."""
+    new = {f"r.{name}": x for name, x in tables.items() if name not in before}
+    old = {name: x for name, x in before.items() if isinstance(x, RowTable)}
+    return {"x0": before["x0"], **{f"r.{name}": t for name, t in tensors.items()}, **(new or old)}

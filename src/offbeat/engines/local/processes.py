@@ -1,0 +1,168 @@
+"""The processes of one run on one machine: who starts them, who ends them, and how they ended."""
+
+import contextlib
+import os
+import signal
+import time
+from typing import Any
+
+from offbeat.core.errors import ConfigError
+from offbeat.engines.local import announcements
+from offbeat.engines.local.arena import Arena
+from offbeat.engines.local.channel import Channel
+from offbeat.engines.local.launcher import ForkerProcess, Launcher
+from offbeat.engines.local.local_messages import (
+    AllEnded,
+    EndAll,
+    Ended,
+    FromForker,
+    NotReady,
+    SetUp,
+    StartServer,
+    StartWorker,
+    ToForker,
+)
+from offbeat.engines.local.shared_vector import lost_share
+from offbeat.engines.real.board import Board
+from offbeat.engines.real.checkpoint import Checkpoint, SavedWorker
+from offbeat.engines.real.messages import FromControl, ToControl, Totals, Transaction
+from offbeat.engines.real.site import Setup
+from offbeat.engines.real.transport import Closed, RunError
+
+_CONSTRUCTION_SECONDS = 300.0  # for importing torch and making the task
+_END_SECONDS = 10.0  # of a process that is known to have ended
+_FORKER_LOST = "the process that starts the others was lost: this run cannot go on (offbeat resume does)"
+
+
+class ServerLine:
+    """The engine's line to a server, and its eye on what the server has written down."""
+
+    def __init__(self, channel: Channel, arena: Arena) -> None:
+        self._channel, self._arena, self._keeper = channel, arena, announcements.Keeper(arena)
+
+    def send(self, order: FromControl) -> None:
+        self._channel.send(order)
+
+    def receive(self, timeout_seconds: float) -> ToControl | None:
+        message: ToControl | None = self._channel.receive(timeout_seconds)
+        return message
+
+    def committed(self) -> list[Transaction]:
+        return list(self._keeper.committed())
+
+    def announced(self) -> tuple[list[Any], int]:
+        return announcements.announced(self._arena)
+
+    def close(self) -> None:
+        self._channel.close()
+
+
+class LocalProcesses:
+    """Started by a forker, which the launcher forks:
+
+    this process --- launcher (imports torch) --- forker (makes the task)
+         |                                          |-- server         the rule's server, in order of arrival
+         '------------------------------------------|-- worker 0 ... W - 1
+    """
+
+    def __init__(self, setup: Setup, name: str, arena: Arena, launcher: Launcher | None) -> None:
+        self.board: Board = arena
+        self.arena = arena
+        self._setup, self._name, self._launcher = setup, name, launcher
+        self._own: Launcher | None = None  # one that nobody handed us
+        self._forker: ForkerProcess | None = None
+        self._line: Channel | None = None  # to the forker
+        self._exits: dict[tuple[str, int], int] = {}
+
+    def open(self) -> None:
+        blob = pickled(self._setup)
+        if self._launcher is None:
+            self._launcher = self._own = Launcher()
+        ours, theirs = Channel.pair(FromForker, ToForker)
+        self._forker = self._launcher.forker(theirs, self.arena.fd)
+        theirs.close()
+        self._line = ours
+        ours.send(SetUp(blob, list(self.arena.shape)))
+        try:
+            message = ours.receive(_CONSTRUCTION_SECONDS)
+        except Closed:
+            raise RunError("the process that makes the task ended without a word") from None
+        if message is None:
+            raise RunError(f"the task {self._name!r} was not made within {_CONSTRUCTION_SECONDS:.0f} s")
+        if isinstance(message, NotReady):
+            raise ConfigError(f"task {self._name!r} cannot be made in a worker process: {message.why}")
+
+    def start_server(self, saved: Checkpoint | None, life: int, totals: Totals) -> ServerLine:
+        ours, theirs = Channel.pair(ToControl, FromControl)
+        self._tell(StartServer(saved, life, totals), theirs.fileno())
+        theirs.close()
+        return ServerLine(ours, self.arena)
+
+    def start_worker(self, rank: int, life: int, how: str, saved: SavedWorker | None = None) -> None:
+        self._tell(StartWorker(rank, life, how, saved))
+
+    def _tell(self, order: StartServer | StartWorker | EndAll, *fds: int) -> None:
+        assert self._line is not None
+        try:
+            self._line.send(order, *fds)
+        except Closed:
+            raise RunError(_FORKER_LOST) from None
+
+    def end_all(self, patience_seconds: float) -> None:
+        assert self._line is not None
+        self._tell(EndAll())
+        deadline = time.monotonic() + patience_seconds
+        try:
+            while not isinstance(message := self._line.receive(max(0.0, deadline - time.monotonic())), AllEnded):
+                if message is None:
+                    raise RunError("the processes of the run could not be ended")
+        except Closed:
+            raise RunError(_FORKER_LOST) from None
+        self._exits.clear()
+
+    def exit_of(self, role: str, rank: int) -> str:
+        deadline = time.monotonic() + _END_SECONDS
+        with contextlib.suppress(Closed):
+            while self._line is not None and (role, rank) not in self._exits and time.monotonic() < deadline:
+                message = self._line.receive(0.1)
+                if isinstance(message, Ended):
+                    self._exits[message.role, message.rank] = message.code
+        code = self._exits.pop((role, rank), None)
+        if code is None:
+            return "no exit code"
+        return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+    def lost_share(self) -> float | None:
+        return lost_share(self.arena)
+
+    def close(self) -> None:
+        if self._line is not None:
+            self._line.close()
+        if self._forker is not None:
+            self._forker.end()
+        if self._own is not None:
+            self._own.close()
+        self._line = self._forker = self._own = None
+        with contextlib.suppress(OSError):
+            os.close(self.arena.fd)
+
+
+def pickled(setup: Setup) -> bytes:
+    """The setup for a pipe; names what cannot be sent."""
+    import cloudpickle
+
+    try:
+        blob: bytes = cloudpickle.dumps(setup)
+        return blob
+    except Exception as e:
+        for what, value in (("task", setup.task), ("solver", setup.solver)):
+            parts = value.__getstate__() if value is not None else None
+            for name, part in parts.items() if isinstance(parts, dict) else ():
+                try:
+                    cloudpickle.dumps(part)
+                except Exception as inner:
+                    raise ConfigError(
+                        f"the {what} cannot be sent to worker processes: its attribute {name!r} "
+                        f"({type(part).__name__}) cannot be pickled: {inner}"
+                    ) from None
+        raise ConfigError(f"the run cannot be sent to worker processes: {e}") from None

@@ -1,0 +1,77 @@
+"""How a checkpoint of a real run is taken: everybody comes to rest, tells what it needs to go on, and goes on.
+
+A worker rests between two rounds; one that waits for an answer (a barrier, an all-reduce, a peer's message) is still
+as well. Nobody is answered meanwhile: calls are put off, and if the run goes on from here they will be made again. When
+all are still and no sum is being made, no message is under way: what server and workers know is the state of the run.
+"""
+
+from typing import TYPE_CHECKING
+
+from offbeat.engines.real import messages as m
+from offbeat.engines.real.checkpoint import SavedWorker, pack
+from offbeat.engines.real.transport import Said
+
+if TYPE_CHECKING:
+    from offbeat.engines.real.server_loop import ServerLoop
+
+_PATIENCE = 0.05  # seconds until the next look at the clock
+
+
+def take_checkpoint(server: "ServerLoop") -> None:
+    """Answers the control's `Save`. If the run stands still for the watcher, workers go on to their resting places."""
+    server.record.listen()
+    server.board.rest[0] = 1
+    paused = server.attendance.resume()
+    found: dict[int, SavedWorker] = {}
+    while set(found) != set(server.peers):
+        _wait_until_still(server)
+        since = server.clock.now()
+        found = _collect(server)
+        server.clock.skip(since)
+    server.record.listen()
+    server.attendance.show()  # a shared vector is part of the state
+    for i in server.serving.waiting:
+        if i in found:
+            found[i].called, found[i].works = True, []  # the call has told them
+    counters = server.ledger.counters()
+    codec, solver = server.site.codec, server.solver
+    state, tensors = pack(codec, solver.save_server(server.serving.state))
+    there, waiting = sorted(server.serving.there), sorted(server.serving.waiting)
+    server.board.rest[0] = 0
+    now = server.clock.now()
+    server.hub.tell(m.Saved(now, state, tensors, counters, there, waiting, found, *server.record.open.state()))
+    proceed = server.hub.next_order()
+    assert isinstance(proceed, m.Proceed)
+    server.clock.skip(now)
+    for peer in list(server.peers.values()):
+        if peer.resting:
+            peer.resting = False
+            server.hub.send(peer.rank, m.GoOn())
+    if paused:
+        server.attendance.pause()
+    server.go_on()
+
+
+def _wait_until_still(server: "ServerLoop") -> None:
+    while server.summing or not all(peer.still for peer in server.peers.values()):
+        heard = server.hub.next(_PATIENCE)
+        if heard is not None:
+            server.see_to(heard)
+        server.tick()
+
+
+def _collect(server: "ServerLoop") -> dict[int, SavedWorker]:
+    """What each worker needs to go on; nothing if one was lost meanwhile, because then others may be still no more."""
+    found: dict[int, SavedWorker] = {}
+    asked = set(server.peers)
+    for i in asked:
+        server.hub.send(i, m.SaveYourself())
+    while (asked & set(server.peers)) - set(found):
+        heard = server.hub.next(_PATIENCE)
+        if isinstance(heard, Said) and isinstance(heard.message, m.WorkerSaved):
+            found[heard.worker] = heard.message.saved
+        elif heard is not None:
+            server.see_to(heard)
+        server.tick()
+    complete = set(found) == set(server.peers) and all(peer.still for peer in server.peers.values())
+    return found if complete else {}
