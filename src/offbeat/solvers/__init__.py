@@ -1,4 +1,8 @@
-"""Solvers: one rule a file. The table below is all there is to registering one."""
+"""Solvers: one rule a file. The table below is all there is to registering one.
+
+What rules share: `parameter_server/` (gradients go to a server), `local_steps.py` (differences go there), `replica.py`
+(workers step by themselves), `elastic.py` (and are tied to a centre), `momentum.py`, and `options.py`, which checks.
+"""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -12,40 +16,40 @@ SOLVERS: Mapping[str, str] = {
     "plain": "offbeat.solvers.plain:Plain",
     "sync": "offbeat.solvers.sync:Sync",
     "allreduce": "offbeat.solvers.allreduce:AllReduceSGD",
-    "hierarchical": "offbeat.solvers.allreduce:Hierarchical",
+    "hierarchical": "offbeat.solvers.hierarchical:Hierarchical",
     "asgd": "offbeat.solvers.asgd:ASGD",
     "constant-delay": "offbeat.solvers.constant_delay:ConstantDelay",
     "dc-asgd": "offbeat.solvers.dc_asgd:DCASGD",
-    "async-momentum": "offbeat.solvers.momentum:AsyncMomentum",
-    "multi-asgd": "offbeat.solvers.momentum:MultiASGD",
-    "worker-momentum": "offbeat.solvers.momentum:WorkerMomentum",
+    "async-momentum": "offbeat.solvers.async_momentum:AsyncMomentum",
+    "multi-asgd": "offbeat.solvers.multi_asgd:MultiASGD",
+    "worker-momentum": "offbeat.solvers.worker_momentum:WorkerMomentum",
     "backup": "offbeat.solvers.backup:Backup",
     "phased": "offbeat.solvers.phased:Phased",
     "ssp": "offbeat.solvers.ssp:SSP",
-    "staleness-aware": "offbeat.solvers.staleness:StalenessAware",
-    "softsync": "offbeat.solvers.staleness:Softsync",
-    "delay-adaptive": "offbeat.solvers.staleness:DelayAdaptive",
-    "gap-aware": "offbeat.solvers.staleness:GapAware",
-    "dana-zero": "offbeat.solvers.dana:DanaZero",
-    "dana-slim": "offbeat.solvers.dana:DanaSlim",
-    "ringmaster": "offbeat.solvers.ring:Ringmaster",
-    "rennala": "offbeat.solvers.ring:Rennala",
-    "ringleader": "offbeat.solvers.ring:Ringleader",
+    "staleness-aware": "offbeat.solvers.staleness_aware:StalenessAware",
+    "softsync": "offbeat.solvers.softsync:Softsync",
+    "delay-adaptive": "offbeat.solvers.delay_adaptive:DelayAdaptive",
+    "gap-aware": "offbeat.solvers.gap_aware:GapAware",
+    "dana-zero": "offbeat.solvers.dana_zero:DanaZero",
+    "dana-slim": "offbeat.solvers.dana_slim:DanaSlim",
+    "ringmaster": "offbeat.solvers.ringmaster:Ringmaster",
+    "rennala": "offbeat.solvers.rennala:Rennala",
+    "ringleader": "offbeat.solvers.ringleader:Ringleader",
     "schedule-free": "offbeat.solvers.schedule_free:ScheduleFree",
     "compressed": "offbeat.solvers.compressed:Compressed",
     "easgd": "offbeat.solvers.easgd:EASGD",
-    "ea-msgd": "offbeat.solvers.easgd:EAMSGD",
-    "ea-wild": "offbeat.solvers.ea_wild:EAWild",
+    "ea-msgd": "offbeat.solvers.ea_msgd:EAMSGD",
+    "ea-wild": "offbeat.solvers.ea_wild_groups:EAWildGroups",
     "hogwild": "offbeat.solvers.hogwild:Hogwild",
     "downpour": "offbeat.solvers.downpour:Downpour",
-    "fedbuff": "offbeat.solvers.local_steps:FedBuff",
-    "async-diloco": "offbeat.solvers.local_steps:AsyncDiLoCo",
+    "fedbuff": "offbeat.solvers.fedbuff:FedBuff",
+    "async-diloco": "offbeat.solvers.async_diloco:AsyncDiLoCo",
     "all-to-all": "offbeat.solvers.all_to_all:AllToAll",
-    "ad-psgd": "offbeat.solvers.gossip:ADPSGD",
-    "sgp": "offbeat.solvers.gossip:SGP",
+    "ad-psgd": "offbeat.solvers.ad_psgd:ADPSGD",
+    "sgp": "offbeat.solvers.sgp:SGP",
     "local-sgd": "offbeat.solvers.local_sgd:LocalSGD",
-    "slowmo": "offbeat.solvers.local_sgd:SlowMo",
-    "diloco": "offbeat.solvers.local_sgd:DiLoCo",
+    "slowmo": "offbeat.solvers.slowmo:SlowMo",
+    "diloco": "offbeat.solvers.diloco:DiLoCo",
 }
 
 

@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from offbeat.core.effects import Applied, Batch, Grad, Gradient, Received, Send, Stepped
-from offbeat.core.solver import Round, Solver, World
-from offbeat.solvers.checks import additive, nobody_joins
-from offbeat.solvers.local import Nobody
-from offbeat.solvers.optimizers import Factory
-from offbeat.solvers.parameter_server import clipped
+from offbeat.core.solver import Round, Shown, Solver, World
+from offbeat.optim.clipping import clipped
+from offbeat.optim.steppers import Factory
+from offbeat.solvers.options import additive
+from offbeat.solvers.replica import NoServer
 
 Clock = tuple[int, ...]
 """How many updates of each worker were applied. Updates of one worker arrive in order, so this is a set of updates."""
 
 
 @dataclass(slots=True)
-class Model:
+class PeerModel:
     """A worker: its replica, and which updates are in it."""
 
     rank: int
@@ -42,13 +42,23 @@ class AllToAll(Solver):
     G_A(when it applies)|, where G are sets of updates, here vector clocks. One row of the trace for each application:
     "applied" at its own model, "received" at the others. Per-pair latency is `cluster.peers`; `cluster.feeder` is the
     mini-batch generator that feeds the models. Tosi et al. 2022. The first worker's replica is evaluated.
+
+    Args:
+        opt: plain SGD, because only additions commute; its learning rate is eta.
+
+    An attribute, and `solver.clip` reaches it from outside:
+
+    Args:
+        clip: bound of a gradient's norm before it is added. Default: none.
     """
 
     line = "every worker sends its updates to all others; set staleness"
     paper = "tosi2022"
     cite = ("tosi2022",)
-    records: ClassVar[tuple[type, ...]] = (Model, Update, Nobody)
+    records: ClassVar[tuple[type, ...]] = (PeerModel, Update, NoServer)
     asks: ClassVar[frozenset[type]] = frozenset({Batch, Grad, Send})
+    shows_workers: ClassVar[bool] = True
+    takes_in = False
     clip: float | None = None
 
     def __init__(self, opt: Factory) -> None:
@@ -56,32 +66,34 @@ class AllToAll(Solver):
             opt, "all-to-all", "updates arrive in a different order everywhere, and replicas agree only if they commute"
         )
 
-    def init_server(self, x0: Any, world: World) -> Nobody:
-        nobody_joins(world, "all-to-all")
-        return Nobody(x0)
+    def init_server(self, x0: Any, world: World) -> NoServer:
+        return NoServer(x0)
 
-    def init_worker(self, rank: int, x0: Any, world: World) -> Model:
-        return Model(rank, x0, (0,) * world.workers)
+    def init_worker(self, rank: int, x0: Any, world: World) -> PeerModel:
+        return PeerModel(rank, x0, (0,) * world.workers)
 
-    def round(self, w: Model) -> Round:
+    def round(self, w: PeerModel) -> Round:
         yield Batch()  # until it is there, the model takes in what the others send
         basis = w.clock
         g = yield Grad(w.x)
         eta = self.eta * self.rate(g.work + g.samples)
-        d = -eta * (g.value if self.clip is None else clipped(g.value, self.clip))
+        d = -eta * clipped(g.value, self.clip)
         yield Applied(w.rank, g, staleness=distance(basis, w.clock))
         w.x, w.clock = w.x + d, counted(w.clock, w.rank)
         yield Stepped()
         yield Send(tuple(j for j in range(len(w.clock)) if j != w.rank), Update(d, basis, _for_the_books(g)))
 
-    def on_message(self, w: Model, sender: int, message: Update) -> Iterator[Applied | Received | Stepped]:
+    def on_message(self, w: PeerModel, sender: int, message: Update) -> Iterator[Applied | Received | Stepped]:
         yield Received(w.rank, message.gradient, distance(message.basis, w.clock))
         w.x, w.clock = w.x + message.value, counted(w.clock, sender)
 
-    def parameters(self, s: Nobody, workers: Mapping[int, Model]) -> Any:
+    def shown(self, w: PeerModel) -> Shown:
+        return Shown(w.x)
+
+    def parameters(self, s: NoServer, workers: Mapping[int, Shown]) -> Any:
         return workers[min(workers)].x if workers else s.x
 
-    def lr(self, s: Nobody, work: float) -> float:
+    def lr(self, s: NoServer, work: float) -> float:
         return self.eta * self.rate(work)
 
 

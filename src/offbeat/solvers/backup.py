@@ -1,37 +1,37 @@
 """Synchronous SGD with backup workers."""
 
-from offbeat.core.errors import ConfigError
 from offbeat.core.solver import World
-from offbeat.solvers.checks import whole
-from offbeat.solvers.optimizers import Factory
-from offbeat.solvers.parameter_server import Arrival, ParameterServer, Server, wait
+from offbeat.optim.steppers import Factory
+from offbeat.solvers.options import whole
+from offbeat.solvers.parameter_server import ParameterServer, Server, Worker, fresh, wait
 
 
-def fresh(s: Server, arrival: Arrival) -> bool:
-    """Gate: only gradients of the current version."""
-    return arrival.tau == 0
-
-
-class Backup(ParameterServer):
+class Backup(ParameterServer[Server, Worker]):
     """W = N + b workers: step with the mean of the first N gradients of the version, drop the b late ones.
 
     A late worker is sent the new parameters at once. Systematically drops what slow workers have to say.
     Chen et al. 2016, "Revisiting distributed synchronous SGD", Algorithms 3 and 4 [reconstructed]; they take about
     4 backups for 96 workers.
+
+    Args:
+        opt: makes the server's optimizer.
+        backups: b, how many of the W workers a step does not wait for. Default: 1.
     """
 
     line = "synchronous SGD that drops the b slowest gradients of each step"
     paper = "jain2018"
     cite = ("chen2016",)
+    waits_for_step = True
 
     def __init__(self, opt: Factory, *, backups: int = 1) -> None:
         self.backups = whole("backups", backups, 0)
+        self.barrier = self.backups == 0
         super().__init__(opt, gate=fresh, collect=self._enough, release=wait)
 
-    def init_server(self, x0: object, world: World) -> Server:
+    def why_not(self, world: World) -> str | None:
         if self.backups >= world.workers:
-            raise ConfigError(f"solver.backups must be below the {world.workers} workers, got {self.backups}")
-        return super().init_server(x0, world)
+            return f"solver.backups must be below the {world.workers} workers, got {self.backups}"
+        return super().why_not(world)
 
     def _enough(self, s: Server) -> int:
         needed = min(s.world.workers - self.backups, len(s.live))  # the lost are backups too

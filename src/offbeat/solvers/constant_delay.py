@@ -1,47 +1,46 @@
 """Constant delay: one worker whose gradients are applied d updates late, a stand-in for W = d + 1 equal workers."""
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
-from offbeat.core.effects import Gradient, ServerEffect
-from offbeat.core.errors import ConfigError, unknown
+from offbeat.core.effects import ServerEffect
 from offbeat.core.solver import World
-from offbeat.solvers.optimizers import Factory
-from offbeat.solvers.parameter_server import Held, ParameterServer, Server
+from offbeat.optim.delayed import FILLINGS
+from offbeat.optim.steppers import Factory
+from offbeat.solvers.options import choice, whole
+from offbeat.solvers.parameter_server import Held, ParameterServer, Server, Worker
 
-FILLINGS = ("wait", "immediate")
 
-
-class ConstantDelay(ParameterServer):
+class ConstantDelay(ParameterServer[Server, Worker]):
     """Step t queues g_t(x_t) and applies g_{t-d} (Jain et al. 2018).
 
-    `filling="wait"` (the paper's code) applies nothing during the first d steps: from then on it is bit for bit ASGD
-    with W = d + 1 equally fast workers, d steps late. `filling="immediate"` applies g_t at once while the queue fills
-    and queues it too, so that each of the first d gradients is applied twice.
+    While the queue waits to be filled nothing is applied: from then on it is bit for bit ASGD with W = d + 1 equally
+    fast workers, d steps late.
+
+    Args:
+        opt: makes the optimizer.
+        delay: d. Default: 8.
+        filling: what the first d steps do: "wait" (the paper's code) applies nothing, "immediate" applies g_t at once
+            and queues it too, so that each of the first d gradients is applied twice. Default: "wait".
     """
 
     line = "constant delay: every gradient is applied d updates late"
     paper = "jain2018"
+    alone = True
 
     def __init__(self, opt: Factory, *, delay: int = 8, filling: Literal["wait", "immediate"] = "wait") -> None:
-        if isinstance(delay, bool) or not isinstance(delay, int) or delay < 0:
-            raise ConfigError(f"solver.delay must be a whole number from 0, got {delay!r}")
-        if filling not in FILLINGS:
-            raise unknown("solver.filling", str(filling), FILLINGS)
-        self.delay, self.filling = delay, filling
+        self.delay, self.filling = whole("delay", delay, 0), choice("filling", filling, FILLINGS)
         super().__init__(opt, collect=self._oldest)
 
-    def init_server(self, x0: object, world: World) -> Server:
+    def why_not(self, world: World) -> str | None:
         if world.workers != 1:
-            raise ConfigError(
-                f"constant-delay runs on one worker, got workers={world.workers}: it stands in for delay + 1 of them"
-            )
-        return super().init_server(x0, world)
+            return f"constant-delay runs on one worker, got workers={world.workers}: it stands in for delay + 1 of them"
+        return super().why_not(world)
 
-    def on_call(self, s: Server, worker: int, payload: Gradient | None) -> Iterator[ServerEffect]:
+    def on_call(self, s: Server, worker: int, payload: Any) -> Iterator[ServerEffect]:
         if payload is not None and self.filling == "immediate" and len(s.held) < self.delay:
             s.held.insert(0, Held(worker, payload, payload.value, 1.0))
-            yield from self._step(s, 1)
+            yield from self.step(s, 1)
         yield from super().on_call(s, worker, payload)
 
     def _oldest(self, s: Server) -> int:

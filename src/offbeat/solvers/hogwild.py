@@ -1,14 +1,14 @@
 """Hogwild!: threads read and add to one shared vector, without a lock."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from offbeat.core.effects import Applied, Grad, Lock, SharedAdd, SharedRead, Stepped, Unlock
-from offbeat.core.solver import Round, Solver, World
-from offbeat.solvers.checks import additive, flag, whole
-from offbeat.solvers.optimizers import Factory
-from offbeat.solvers.parameter_server import clipped
+from offbeat.core.solver import Round, Shown, Solver, World
+from offbeat.optim.clipping import clipped
+from offbeat.optim.steppers import Factory
+from offbeat.solvers.options import additive, flag, whole
 
 
 @dataclass(slots=True)
@@ -29,11 +29,21 @@ class Thread:
 class Hogwild(Solver):
     """Read x; g = g(x); x <- x - eta g, added component by component while others read and add.
 
-    Reads and adds go through the vector in `chunks` parts and take `cluster.memory` a pass: a read may be torn and, if
-    adds are not `atomic`, an add that another one overtakes is lost (`lost_share` in the summary). `locked=True` takes
-    the lock for each pass: reads are whole, and threads queue. The version counts finished adds; staleness is the
-    number of adds finished between the beginning of the read and the end of the add.
+    Reads and adds take `cluster.memory` a pass over the vector, and a read may be torn. The version counts finished
+    adds; staleness is the number of adds finished between the beginning of the read and the end of the add.
     Recht et al. 2011, "Hogwild!: a lock-free approach to parallelizing stochastic gradient descent"; wongpanich2020.
+
+    Args:
+        opt: plain SGD; its learning rate is eta.
+        locked: whether each pass takes the lock: then reads are whole, and threads queue. Default: false.
+        chunks: the parts in which the vector is read and added to. Default: 8.
+        atomic: whether adds are; otherwise one that another overtakes is lost (`lost_share` in the summary).
+            Default: true.
+
+    An attribute, and `solver.clip` reaches it from outside:
+
+    Args:
+        clip: bound of a gradient's norm before it is added. Default: none.
     """
 
     line = "threads add to a shared vector without a lock"
@@ -58,7 +68,7 @@ class Hogwild(Solver):
         view = yield from self._alone(SharedRead(self.chunks))
         g = yield Grad(view.x, view.version)
         eta = self.eta * self.rate(g.work + g.samples)
-        d = -eta * (g.value if self.clip is None else clipped(g.value, self.clip))
+        d = -eta * clipped(g.value, self.clip)
         version = yield from self._alone(SharedAdd(d, self.chunks, self.atomic))
         yield Applied(w.rank, g, version)
         yield Stepped()
@@ -72,7 +82,14 @@ class Hogwild(Solver):
         yield Unlock()
         return answer
 
-    def parameters(self, s: Shared, workers: Mapping[int, Thread]) -> Any:
+    def rate_in_place(self) -> Callable[[float], float] | None:
+        in_place = not self.locked and self.clip is None
+        return (lambda work: self.eta * self.rate(work)) if in_place else None
+
+    def version(self, s: Shared) -> int:
+        return s.version
+
+    def parameters(self, s: Shared, workers: Mapping[int, Shown]) -> Any:
         return s.x
 
     def lr(self, s: Shared, work: float) -> float:

@@ -1,48 +1,61 @@
 """Stale synchronous parallel."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 from offbeat.core.effects import ServerEffect
-from offbeat.solvers.checks import whole
-from offbeat.solvers.optimizers import Factory
-from offbeat.solvers.parameter_server import Arrival, ParameterServer, Server
+from offbeat.optim.steppers import Factory
+from offbeat.solvers.options import whole
+from offbeat.solvers.parameter_server import Arrival, Held, ParameterServer, Server, Worker
 
 
-class SSP(ParameterServer):
+@dataclass(slots=True)
+class ClockedServer(Server):
+    """A server that knows how many rounds each worker has finished."""
+
+    clocks: dict[int, int] = field(default_factory=dict)
+
+
+class SSP(ParameterServer[ClockedServer, Worker]):
     """A worker that has finished clock c may go on only while c - min_j c_j <= s; its reply is held until then.
 
     s = 0 is lock-step (each gradient still a step of its own, unlike `sync`); a large s is ASGD.
     Ho et al. 2013, "More effective distributed ML via a stale synchronous parallel parameter server" [reconstructed].
+
+    Args:
+        opt: makes the server's optimizer.
+        s: s, how many rounds the fastest may be ahead of the slowest. Default: 3.
     """
 
     line = "ASGD where the fastest may be at most s rounds ahead of the slowest"
     paper = "-"
     cite = ("ho2013ssp",)
+    records: ClassVar[tuple[type, ...]] = (ClockedServer, Worker, Held)
+    server_state = ClockedServer
 
     def __init__(self, opt: Factory, *, s: int = 3) -> None:
         self.s = whole("s", s, 0)
         super().__init__(opt, release=self._release)
 
-    def _release(self, s: Server, arrival: Arrival, stepping: bool) -> list[int]:
-        clocks = s.memory.setdefault("clock", {})
-        clocks[arrival.worker] = clocks.get(arrival.worker, self._slowest(s)) + 1
+    def _release(self, s: ClockedServer, arrival: Arrival, stepping: bool) -> list[int]:
+        s.clocks[arrival.worker] = s.clocks.get(arrival.worker, self._slowest(s)) + 1
         s.waiting.add(arrival.worker)
         return self._free(s)
 
-    def _slowest(self, s: Server) -> int:
+    def _slowest(self, s: ClockedServer) -> int:
         """The smallest clock; a worker that joins late starts there."""
-        clocks = s.memory.get("clock", {})
-        return min((clocks.get(i, 0) for i in s.live if i in clocks or i in s.world.present), default=0)
+        return min((s.clocks.get(i, 0) for i in s.live if i in s.clocks or i in s.world.present), default=0)
 
-    def _free(self, s: Server) -> list[int]:
-        clocks, slowest = s.memory["clock"], self._slowest(s)
-        free = sorted(i for i in s.waiting if clocks[i] - slowest <= self.s)
+    def _free(self, s: ClockedServer) -> list[int]:
+        slowest = self._slowest(s)
+        free = sorted(i for i in s.waiting if s.clocks[i] - slowest <= self.s)
         s.waiting.difference_update(free)
         return free
 
-    def on_lost(self, s: Server, worker: int) -> Iterator[ServerEffect]:
+    def on_lost(self, s: ClockedServer, worker: int) -> Iterator[ServerEffect]:
         """The dead must leave the minimum, or everybody waits for them."""
-        s.memory.setdefault("clock", {}).pop(worker, None)
+        s.clocks.pop(worker, None)
         yield from super().on_lost(s, worker)
         for i in self._free(s):
-            yield self._send(s, i)
+            yield self.send(s, i)

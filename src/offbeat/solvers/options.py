@@ -6,8 +6,7 @@ from typing import Any
 import torch
 
 from offbeat.core.errors import ConfigError, unknown
-from offbeat.core.solver import World
-from offbeat.solvers.optimizers import Factory
+from offbeat.optim.factories import Factory, base_rate
 
 
 def whole(name: str, value: Any, least: int = 1) -> int:
@@ -47,11 +46,6 @@ def plain_sgd(opt: Factory, solver: str, why: str) -> None:
         raise ConfigError(f"{solver} takes plain SGD as its optimizer, got {name}{with_momentum}: {why}")
 
 
-def base_rate(opt: Factory) -> float:
-    """The learning rate that an optimizer starts with."""
-    return float(opt([torch.zeros(1, requires_grad=True)]).param_groups[0]["lr"])
-
-
 def additive(opt: Factory, solver: str, why: str) -> float:
     """The learning rate eta of a rule x <- x - eta g that is nothing else: no momentum, no weight decay."""
     plain_sgd(opt, solver, why)
@@ -59,13 +53,3 @@ def additive(opt: Factory, solver: str, why: str) -> float:
     if decay:
         raise ConfigError(f"{solver} takes plain SGD as its optimizer, got weight_decay={decay}: {why}")
     return base_rate(opt)
-
-
-def nobody_joins(world: World, solver: str) -> None:
-    """Refuses clusters with workers that appear later, for rules without a server to ask."""
-    if world.joining:
-        names = ", ".join(str(i) for i in world.joining)
-        raise ConfigError(
-            f"{solver} cannot take in workers that join later ({names}): there is no server that could send them the "
-            "parameters"
-        )
