@@ -1,9 +1,8 @@
-"""`offbeat.train`: the Python front door."""
+"""`offbeat.train`: the Python front door. It says in Python what `offbeat run` says in a shell, and runs the same."""
 
-import hashlib
-import json
+import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,15 +13,21 @@ from offbeat.core.budget import Amount, Budget
 from offbeat.core.errors import ConfigError, unknown
 from offbeat.core.solver import Solver
 from offbeat.core.task import Task
+from offbeat.data.samples import Collate
 from offbeat.engines.cluster import Cluster
-from offbeat.lab.config import make_data, make_local
-from offbeat.lab.engines import CLOCKS
-from offbeat.lab.plan import Plan, as_task, build_task, hold_out
-from offbeat.lab.result import Run
-from offbeat.lab.run import execute
-from offbeat.solvers.optimizers import Factory, optimizer_factory
-from offbeat.tasks import TASKS, settings
+from offbeat.lab.config import Objects, make, merge, say
+from offbeat.lab.runs.address import default_folder
+from offbeat.lab.runs.execute import execute
+from offbeat.lab.runs.plan import build
+from offbeat.lab.runs.result import Run
+from offbeat.lab.runs.tasks import as_task, build_task
+from offbeat.lab.watch.hooks import check_hooks
+from offbeat.optim.steppers import Factory, optimizer_factory
 from offbeat.tasks.module import Loss, ModuleTask
+
+_SOLVER = "solver must be a name or an object (offbeat.solver(...))"
+
+_OPTIMIZER = 'optimizer must be a name; a factory goes to the solver, offbeat.solver("asgd", optimizer=...)'
 
 
 def task(
@@ -33,12 +38,21 @@ def task(
     *,
     name: str = "custom",
     fingerprint: str | None = None,
+    collate: Collate | None = None,
 ) -> ModuleTask:
-    """A task of your own: any module, loss(output, target), and map-style datasets or pairs of tensors.
+    """A task of your own.
 
-    `fingerprint` names what it is; with one, a repeated run finds its folder again.
+    Args:
+        model: any module, or a function that makes one.
+        loss: a function of (output, target).
+        train: the training set: tensors or arrays, the last of which is the target (`(X, y)`, a TensorDataset), or a
+            map-style dataset of (input, target) or of dicts, which forward takes by name.
+        test: what it is evaluated on, likewise; None: nothing is held out.
+        name: what the run and its report call it.
+        fingerprint: names what the data are; with one, a repeated run finds its folder again.
+        collate: puts a list of samples together into (inputs, target) or a dict, as a DataLoader takes it.
     """
-    return ModuleTask(model, loss, train, test, name=name, fingerprint=fingerprint)
+    return ModuleTask(model, loss, train, test, name=name, fingerprint=fingerprint, collate=collate)
 
 
 def named_task(name: str, **options: Any) -> Task:
@@ -47,10 +61,16 @@ def named_task(name: str, **options: Any) -> Task:
 
 
 def solver(name: str, *, optimizer: str | Factory = "sgd", lr: float | None = None, **options: Any) -> Solver:
-    """A solver by name; `optimizer` is the name of a torch optimizer or a factory of one.
+    """A solver by name, as an object: `offbeat.solver("dc-asgd", lr=0.1, lam=2.0)`.
 
-    Options of the optimizer that is named (momentum, betas, ...) and the solver's own may be given together.
+    Args:
+        name: a name of `offbeat list solvers`, or `package.module:Class`.
+        optimizer: the name of a torch optimizer, or a factory of one (a function of its parameters).
+        lr: the learning rate, 0.05 unless given; not with a factory, which has its own.
+        options: those of the solver, and those of the optimizer that is named (momentum, betas, ...).
     """
+    if not isinstance(name, str):
+        raise ConfigError(f"a solver's name must be text, got {name!r}: hand an object to offbeat.train as it is")
     own = solvers.hyper_parameters(solvers.solver_class(name))
     mine = {k: v for k, v in options.items() if k in own}
     rest = {k: v for k, v in options.items() if k not in own}
@@ -69,136 +89,143 @@ def solver(name: str, *, optimizer: str | Factory = "sgd", lr: float | None = No
 def train(
     task: str | Task,
     solver: str | Solver = "asgd",
-    cluster: int | Cluster = 4,
+    cluster: int | Cluster | None = None,
     *,
-    engine: Literal["sim", "local", "threads"] = "sim",
-    budget: str | Budget = "5epochs",
+    engine: str = "sim",
+    budget: str | Budget | None = None,
     seed: int = 0,
     out: str | Path | Literal[False] | None = None,
     callbacks: Iterable[Any] = (),
-    batch: int = 32,
+    optimizer: str | None = None,
+    lr: float | None = None,
+    schedule: Literal["constant", "polynomial", "multistep", "exponential", "cosine"] | None = None,
+    warmup: str | Amount | None = None,
+    clip: float | None = None,
+    scale_lr: Literal["none", "linear", "inverse"] | None = None,
+    scale_batch: Literal["none", "inverse"] | None = None,
+    scale_workers: int | None = None,
+    batch: int | None = None,
     evaluate_every: str | Amount | None = None,
     pool: int | None = None,
     again: bool = False,
-    **settings: Any,
+    settings: Mapping[str, Any] | None = None,
+    partition: str | None = None,
+    sampling: Literal["shuffled", "replacement"] | None = None,
+    validation: float | None = None,
+    folds: int | None = None,
+    fold: int | None = None,
+    patience: int | None = None,
+    keep_best: bool | None = None,
+    gap: bool | None = None,
+    saves_per_epoch: float | None = None,
+    diagnose_every: int | None = None,
+    on_divergence: Literal["stop", "continue"] | None = None,
+    local: Mapping[str, Any] | None = None,
+    **others: Any,
 ) -> Run:
-    """Trains and returns the run.
+    """Trains and returns the run; `offbeat run` with the same words is the same run: its folder and every bit.
 
-    `task` and `solver` are names or objects (`offbeat.task(...)`, `offbeat.solver("asgd", lr=0.1)`), `cluster` a number
-    of equal workers or a `Cluster`. The run's folder is `out`, by default `runs/<hash>`; `out=False` keeps the run in
-    memory. A finished run is returned at once unless `again=True`; an unfinished one goes on where it stopped.
-    `callbacks` are objects with `on_apply(row)` or `on_evaluation(metrics)`. Further settings:
-    `partition`, `sampling`, `validation`, `folds` and `fold`, `patience`, `keep_best`, `gap`, `saves_per_epoch`,
-    `diagnose_every`, `on_divergence`, and `local`: options of the local engine, such as `{"on_loss": "leave out"}`.
+    Ctrl-C saves the run and raises KeyboardInterrupt; the same call goes on with it.
+    What is not given is what suits the task (`offbeat list tasks`), and otherwise as it says here.
+
+    Args:
+        task: a name (`"digits"`), `"package.module:factory"`, or an object (`offbeat.task(...)`).
+        solver: the rule: a name (`"asgd"`), `"package.module:Class"`, or an object (`offbeat.solver("asgd", lr=0.1)`,
+            which has its own optimizer).
+        cluster: so many equal workers, or a `Cluster`; 4 workers, or 1 for a rule that has one.
+        engine: what runs it: `"sim"` (virtual time), `"local"` (real processes), `"debug"` (threads of
+            this process, for a debugger), `"threads"` (word2vec, in place).
+        budget: how long: `"20epochs"`, `"5000samples"`, `"1000updates"`, `"30s"`; until when: `"accuracy=0.98"`; or a
+            `Budget`, which can have both.
+        seed: of everything random.
+        out: the run's folder, `runs/<hash>` unless given; False keeps the run in memory.
+        callbacks: objects with `on_apply(row)`, `on_evaluation(metrics)` or both.
+        optimizer: the name of a torch optimizer (`"adam"`, `"sgd"`), `"lars"` or `"lamb"`; its further options are
+            settings (`{"optimizer.momentum": 0.9}`).
+        lr: the learning rate.
+        schedule: how it changes over the run, by samples processed: `"cosine"`, `"polynomial"`, `"multistep"`, ...
+        warmup: over what it grows to its value at first: `"2epochs"`, `"1000samples"`.
+        clip: the largest norm of a gradient, for rules with a parameter server.
+        scale_lr: `"linear"` multiplies the learning rate by workers / `scale_workers` (Goyal's rule for synchronous
+            SGD), `"inverse"` divides it by that (Jain's for asynchronous SGD).
+        scale_batch: `"inverse"` divides the batch likewise.
+        scale_workers: the number of workers for which learning rate and batch are meant, 1 unless given.
+        batch: samples of one worker's mini-batch.
+        evaluate_every: `"1epochs"`, `"500updates"`; not in seconds.
+        pool: threads that compute gradients, all cores unless given; 0 computes them one by one. The bits are the same.
+        again: run anew what is finished; otherwise it is returned at once. An unfinished run goes on where it stopped.
+        settings: any further keys, as with `--set`: `{"solver.lam": 2.0, "optimizer.momentum": 0.9}`; `offbeat config`
+            lists them.
+        partition: who has which samples: `"shared"`, `"split"`, `"dirichlet(0.5)"`, ... (docs/tasks.md).
+        sampling: `"shuffled"` (every sample once an epoch) or `"replacement"`.
+        validation: share of the training set to evaluate on instead of the test set.
+        folds: number of folds of cross-validation, and
+        fold: the one that is held out, from 0.
+        patience: stop after so many evaluations without a better one.
+        keep_best: whether the best parameters seen are kept, True unless given.
+        gap: whether the distance between stale and fresh parameters is recorded for every gradient.
+        saves_per_epoch: snapshots of the parameters along the way, for landscapes.
+        diagnose_every: compare every so many gradients with the fresh one of the same batch.
+        on_divergence: `"stop"` or `"continue"`.
+        local: options of the local engine: `{"on_loss": "leave out", "patience": "60s", "restarts": 20}`.
     """
-    if engine not in CLOCKS:
-        raise unknown("engine", str(engine), CLOCKS)
-    recorded = ("keep_best", "gap", "saves_per_epoch", "diagnose_every")
-    kept_out = ("validation", "folds", "fold")
-    extra = ("partition", "sampling", *kept_out, "patience", *recorded, "on_divergence", "local")
-    for key in settings:
-        if key not in extra:
-            raise unknown("argument of train", key, extra)
-    if isinstance(batch, bool) or not isinstance(batch, int) or not 1 <= batch < 2**31:
-        raise ConfigError(f"batch must be a whole number from 1, got {batch!r}")
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
-        raise ConfigError(f"seed must be a whole number from 0, got {seed!r}")
-    if "local" in settings:
-        settings["local"] = make_local(settings["local"])
-    data = make_data({key: settings.pop(key) for key in kept_out if key in settings})
-    made_task = build_task(task, {}, batch) if isinstance(task, str) else as_task(task, "task")
-    made_task = hold_out(made_task, seed, data.validation, data.folds, data.fold)
-    made_solver = _solver(solver, task)
-    made_cluster = cluster if isinstance(cluster, Cluster) else Cluster.parse(workers=cluster)
-    usual = "1epochs" if made_task.size is not None else "10updates"
-    every = evaluate_every or _suited(task).get("evaluate.every", usual)
-    plan = Plan(
-        task=made_task,
-        solver=made_solver,
-        cluster=made_cluster,
-        budget=_bounded(Budget.parse(budget), made_task),
-        seed=seed,
-        batch=batch,
-        evaluate_every=Amount.parse(every, "evaluate_every"),
-        engine=engine,
-        solver_name=getattr(made_solver, "label", type(made_solver).__name__),
-        **settings,
+    for name in others:
+        raise unknown("argument of train", name, [a for a in signature(train).parameters if a != "others"])
+    objects = Objects(
+        None if isinstance(task, str) else as_task(task, "task"),
+        None if isinstance(solver, str) else _must_be(solver, Solver, _SOLVER),
     )
-    plan = replace(plan, config=_described(plan, made_task), key=_address(plan, made_task))
-    return execute(plan, _folder(out, plan), pool=pool, again=again, callbacks=callbacks)
-
-
-def _solver(given: str | Solver, task: str | Task) -> Solver:
-    if not isinstance(given, str):
-        return given
-    own = {k.removeprefix("optimizer."): v for k, v in _suited(task).items() if k.startswith("optimizer.")}
-    multipliers = own.pop("multipliers", None)
-    made = solver(given, optimizer=own.pop("name", "sgd"), **own)
-    made.multipliers = multipliers
-    return made
-
-
-def _suited(task: str | Task) -> Mapping[str, Any]:
-    """The settings that suit a task, by dotted key."""
-    found: Mapping[str, Any] = getattr(task, "defaults", {})
-    return settings(task, {}) if isinstance(task, str) and task in TASKS else found
-
-
-def _bounded(budget: Budget, task: Task) -> Budget:
-    """A target alone still ends: after 100 epochs, or 100,000 updates where there are none."""
-    if budget.amount is not None:
-        return budget
-    return replace(budget, amount=Amount(100_000, "updates") if task.size is None else Amount(100, "epochs"))
-
-
-def _described(plan: Plan, task: Task) -> dict[str, Any]:
-    """What was run, in plain values. Made of Python objects, it tells but cannot be run again from the file."""
-    factory = getattr(plan.solver, "opt", None)
-    optimizer = {"name": getattr(factory, "func", factory), **getattr(factory, "keywords", {})}
-    optimizer["name"] = getattr(optimizer["name"], "__name__", str(optimizer["name"])).lower()
-    own = solvers.hyper_parameters(type(plan.solver))
-    return {
-        "task": {"name": task.name, "fingerprint": getattr(task, "fingerprint", None), **_known_before(task)},
-        "solver": {"name": plan.solver_name, **{k: repr(getattr(plan.solver, k, None)) for k in own}},
-        "optimizer": {k: v if isinstance(v, str | int | float | bool) else repr(v) for k, v in optimizer.items()},
-        "cluster": plan.cluster.to_dict(),
-        "budget": {"amount": str(plan.budget.amount), "until": str(plan.budget.until), "per": plan.budget.per},
-        "data": {"batch": plan.batch, "partition": plan.partition, "sampling": plan.sampling},
-        "evaluate": {
-            "every": str(plan.evaluate_every),
-            "patience": plan.patience,
-            "keep_best": plan.keep_best,
-        },
-        "record": {"gap": plan.gap, "saves_per_epoch": plan.saves_per_epoch},
-        "on_divergence": plan.on_divergence,
-        "seed": plan.seed,
-        "engine": plan.engine,
-        "from": "python",
+    values: dict[str, Any] = {}
+    if isinstance(task, str):
+        merge(values, {"task": task})
+    if isinstance(cluster, Cluster):
+        values["cluster"] = cluster.to_dict()
+    words = {
+        "solver": solver if isinstance(solver, str) else None,
+        "workers": None if isinstance(cluster, Cluster) else cluster,
+        "engine": engine,
+        "budget": None if budget is None else Budget.parse(budget),
+        "seed": seed,
+        "optimizer": _must_be(optimizer, str | None, _OPTIMIZER),
+        "lr": lr,
+        "schedule": schedule,
+        "warmup": str(warmup) if isinstance(warmup, Amount) else warmup,
+        "clip": clip,
+        "scale_lr": scale_lr,
+        "scale_batch": scale_batch,
+        "scale_workers": scale_workers,
+        "batch": batch,
+        "evaluate_every": None if evaluate_every is None else str(Amount.parse(evaluate_every, "evaluate_every")),
+        "partition": partition,
+        "sampling": sampling,
+        "validation": validation,
+        "folds": folds,
+        "fold": fold,
+        "patience": patience,
+        "keep_best": keep_best,
+        "gap": gap,
+        "saves_per_epoch": saves_per_epoch,
+        "diagnose_every": diagnose_every,
+        "on_divergence": on_divergence,
+        "local": local,
     }
+    say(values, words)
+    merge(values, _must_be(settings or {}, Mapping, "settings must be keys and values"))
+    hooks = list(_must_be(callbacks, Iterable, "callbacks must be a list of objects"))
+    check_hooks(hooks)
+    plan = build(make(values, objects), objects)
+    folder = None
+    if out is None:
+        folder = default_folder(plan.key, plan.config)
+    elif out is not False:
+        folder = Path(_must_be(out, str | Path, "out must be a folder, or False"))
+    run = execute(plan, folder, pool=pool, again=again, callbacks=hooks, pass_on=True)
+    if run.shown:
+        print(run.said_shown("again=True"), file=sys.stderr)
+    return run
 
 
-def _known_before(task: Task) -> dict[str, Any]:
-    """Its description without what is found out on the way: a task that has run is still the same task."""
-    return {k: v for k, v in task.describe().items() if k != "randomness"}
-
-
-def _address(plan: Plan, task: Task) -> str | None:
-    if getattr(task, "fingerprint", None) is None and task.name != "quadratic":
-        return None
-    text = json.dumps(_described(plan, task), sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def _folder(out: str | Path | Literal[False] | None, plan: Plan) -> Path | None:
-    if out is False:
-        return None
-    if out is not None:
-        return Path(out)
-    if plan.key is not None:
-        return Path("runs") / plan.key
-    text = json.dumps(plan.config, sort_keys=True, default=str)
-    stem = hashlib.sha256(text.encode()).hexdigest()[:12]
-    number = 1
-    while (Path("runs") / f"{stem}-{number}").exists():
-        number += 1
-    return Path("runs") / f"{stem}-{number}"
+def _must_be(value: Any, kind: Any, words: str) -> Any:
+    if not isinstance(value, kind):
+        raise ConfigError(f"{words}, got {value!r}")
+    return value

@@ -4,6 +4,7 @@ from importlib.resources import files
 from typing import Any
 
 from offbeat.core.errors import ConfigError
+from offbeat.lab.engines import ENGINES
 from offbeat.solvers import SOLVERS, hyper_parameters, solver_class
 from offbeat.tasks import TASKS
 from offbeat.tasks.models import MODELS
@@ -11,24 +12,27 @@ from offbeat.tasks.models import MODELS
 
 def catalogue(what: str) -> list[dict[str, Any]]:
     """Rows for `offbeat list`."""
-    return {"solvers": _solvers, "tasks": _tasks, "models": _models, "recipes": _recipes}[what]()
+    return {"solvers": _solvers, "tasks": _tasks, "models": _models, "engines": _engines}[what]()
 
 
 def _solvers() -> list[dict[str, Any]]:
-    from offbeat.engines.local import Local
-    from offbeat.engines.sim import Sim
-    from offbeat.lab.engines import IN_PLACE
-
     rows = []
     for name in SOLVERS:
         kind = solver_class(name)
         options = ", ".join(f"{k}={v}" for k, v in hyper_parameters(kind).items()) or "-"
-        engines = [e for e, made in (("sim", Sim), ("local", Local)) if kind.asks <= made.asks]
-        engines += ["threads"] if name in IN_PLACE else []
+        engines = [e for e, engine in ENGINES.items() if engine.why_not(kind) is None]
         paper = kind.paper if kind.paper != "-" else ", ".join(getattr(kind, "cite", ())) or "-"
         runs_on = {"paper": paper, "engines": ", ".join(engines)}
         rows.append({"name": name, "what": kind.line, **runs_on, "options": options})
     return rows
+
+
+def engines_of(name: str) -> list[dict[str, Any]]:
+    """Every engine, and whether it runs this solver: "yes", or why not."""
+    kind = solver_class(name)
+    return [
+        {"engine": e, "what": engine.line, "runs it": engine.why_not(kind) or "yes"} for e, engine in ENGINES.items()
+    ]
 
 
 def references(name: str) -> str:
@@ -75,6 +79,5 @@ def _models() -> list[dict[str, Any]]:
     ]
 
 
-def _recipes() -> list[dict[str, Any]]:
-    found = (f for f in files("offbeat.recipes").iterdir() if f.name.endswith(".toml"))
-    return [{"name": f.name.removesuffix(".toml")} for f in sorted(found, key=lambda f: f.name)]
+def _engines() -> list[dict[str, Any]]:
+    return [{"name": name, "clock": engine.clock, "what": engine.line} for name, engine in ENGINES.items()]

@@ -1,84 +1,157 @@
-"""Which engine runs a plan."""
+"""The table of engines: what each is, whether it can run something and why not, and how it is built for a plan.
+
+A new engine is a line of `ENGINES` and a function that builds it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 from offbeat.core.errors import ConfigError, unknown
-from offbeat.engines.engine import Engine
-from offbeat.lab.plan import Plan
+from offbeat.solvers import load_object
 
-IN_PLACE = ("plain", "hogwild")
-"""What the threads engine can be."""
-CLOCKS = {"sim": "virtual", "local": "wall", "threads": "wall"}
+if TYPE_CHECKING:  # the table itself is read before torch has loaded, for `offbeat --help`
+    from offbeat.core.solver import Solver
+    from offbeat.engines.protocol import Engine
+    from offbeat.lab.runs.plan import Plan
 
-
-def clock_of(plan: Plan) -> str:
-    if plan.engine not in CLOCKS:
-        raise unknown("engine", plan.engine, CLOCKS)
-    return CLOCKS[plan.engine]
+    Rule = Solver | type[Solver]
 
 
-def build_engine(plan: Plan, threads: int) -> Engine:
+@dataclass(frozen=True)
+class ForTests:
+    """What tests of real processes hand in: a launcher that many runs share, and what goes wrong exactly when."""
+
+    launcher: Any = None
+    faults: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One engine."""
+
+    path: str
+    """`package.module:Class`, imported when it is needed."""
+    clock: Literal["virtual", "wall"]
+    line: str
+    build: "Callable[[Plan, int, ForTests], Engine]"
+    """The engine for a plan; so many threads compute or evaluate."""
+    reason: "Callable[[Any, Rule, Plan | None], str | None]"
+    """Why its class cannot run a rule, or a plan; None where it can."""
+
+    def why_not(self, rule: "Rule", plan: "Plan | None" = None) -> str | None:
+        """Why it cannot run this rule (as this plan has it), in words; None where it can."""
+        return self.reason(load_object(self.path, "engine"), rule, plan)
+
+    @property
+    def real(self) -> bool:
+        """Whether its times are the machine's, which a run then needs to itself."""
+        return self.clock == "wall"
+
+
+def entry(name: str) -> Entry:
+    if name not in ENGINES:
+        raise unknown("engine", str(name), ENGINES)
+    return ENGINES[name]
+
+
+def build_engine(plan: "Plan", threads: int, for_tests: ForTests = ForTests()) -> "Engine":  # noqa: B008  # frozen
     """The engine that the plan names, ready to run; `threads` compute gradients in `sim`, and evaluate in all."""
-    per_worker = _per_worker(plan)
-    if plan.engine == "local":
-        from offbeat.core.units import parse_duration
-        from offbeat.engines.local import Local, Options
+    engine = entry(plan.engine)
+    if (reason := engine.why_not(plan.solver, plan)) is not None:
+        raise ConfigError(f"the {plan.engine} engine cannot run {plan.solver_name}: {reason}")
+    return engine.build(plan, threads, for_tests)
 
-        options = Options(
-            on_loss=plan.local.get("on_loss", "restart"),
-            patience_seconds=parse_duration(plan.local.get("patience", "60s"), "local.patience"),
-            restarts=plan.local.get("restarts", 20),
-            gap=plan.gap,
-            quota=per_worker,
-            faults=tuple(plan.local.get("faults", ())),
-        )
-        feed = plan.feed()
-        parts = (plan.task, plan.solver, plan.cluster, feed)
-        return Local(
-            *parts,
-            seed=plan.seed,
-            threads=threads,
-            options=options,
-            recipe=plan.recipe,
-            cradle=plan.local.get("cradle"),
-        )
-    if plan.engine == "threads":
-        return _threads(plan, threads)
+
+# -- why not ----------------------------------------------------------------------------------------------------------
+
+
+def _lacking(engine: Any, rule: "Rule", plan: "Plan | None") -> str | None:
+    """An engine that interprets rules can run those whose effects it offers."""
+    from offbeat.engines.running.fit import lacking
+
+    return lacking(engine.asks, rule)
+
+
+def _not_in_place(engine: Any, rule: "Rule", plan: "Plan | None") -> str | None:
+    """The threads engine runs no rule: a kernel of the task's does what the rule would."""
+    from offbeat.core.solver import Solver
+
+    if isinstance(rule, type):
+        able = rule.rate_in_place is not Solver.rate_in_place
+    else:
+        try:
+            able = rule.rate_in_place() is not None
+        except ConfigError as e:  # not with this optimizer
+            return str(e)
+    if not able:
+        return "it does not train in place, without a lock and without clipping, as plain and hogwild can"
+    if plan is None:
+        return None
+    if not hasattr(plan.task, "sweep"):
+        return f"task {plan.task.name!r} cannot train in place, as word2vec can"
+    if plan.partition != "shared" or plan.cluster.events or plan.cluster.delay or plan.budget.per == "worker":
+        return "there are no delays, joins, losses, partitions and budgets per worker"
+    if rule.alone and plan.cluster.workers != 1:
+        return f"it runs on one worker, got workers={plan.cluster.workers}: use --workers 1, or hogwild"
+    return None
+
+
+# -- how it is built --------------------------------------------------------------------------------------------------
+
+
+def _sim(plan: "Plan", threads: int, for_tests: ForTests) -> "Engine":
     from offbeat.engines.sim import Sim
 
-    return Sim(
+    parts = (plan.task, plan.solver, plan.cluster, plan.feed())
+    return Sim(*parts, seed=plan.seed, threads=threads, gap=plan.gap, samples_per_worker=plan.samples_per_worker)
+
+
+def _local(plan: "Plan", threads: int, for_tests: ForTests) -> "Engine":
+    from offbeat.core.units import parse_duration
+    from offbeat.engines.local import Local, Options
+
+    options = Options(
+        on_loss=plan.local.on_loss,
+        patience_seconds=parse_duration(plan.local.patience, "local.patience"),
+        restarts=plan.local.restarts,
+        gap=plan.gap,
+        quota=plan.samples_per_worker,
+        faults=for_tests.faults,
+    )
+    return Local(
         plan.task,
         plan.solver,
         plan.cluster,
         plan.feed(),
         seed=plan.seed,
         threads=threads,
-        gap=plan.gap,
-        samples_per_worker=per_worker,
+        options=options,
+        maker=plan.maker,
+        launcher=for_tests.launcher,
     )
 
 
-def _threads(plan: Plan, threads: int) -> Engine:
-    """Hogwild!, or plain SGD on one thread: what a kernel that trains in place can be."""
+def _debug(plan: "Plan", threads: int, for_tests: ForTests) -> "Engine":
+    from offbeat.engines.debug import Debug
+    from offbeat.engines.local import Options
+
+    parts = (plan.task, plan.solver, plan.cluster, plan.feed())
+    options = Options(plan.local.on_loss, gap=plan.gap, quota=plan.samples_per_worker, faults=for_tests.faults)
+    return Debug(*parts, seed=plan.seed, threads=threads, options=options)
+
+
+def _threads(plan: "Plan", threads: int, for_tests: ForTests) -> "Engine":
     from offbeat.engines.threads import Threads
-    from offbeat.solvers.checks import additive
 
-    if plan.solver_name not in IN_PLACE or getattr(plan.solver, "locked", False):
-        rule = "hogwild with locked=true" if plan.solver_name == "hogwild" else plan.solver_name
-        raise ConfigError(f"the threads engine runs plain and hogwild (without a lock), not {rule}")
-    if plan.partition != "shared" or plan.cluster.events or plan.cluster.delay or plan.budget.per == "worker":
-        raise ConfigError("the threads engine has no delays, joins, losses, partitions and budgets per worker")
-    workers = plan.cluster.workers
-    if plan.solver_name == "plain" and workers != 1:
-        raise ConfigError(f"plain runs on one worker, got workers={workers}: use --workers 1, or hogwild")
-    eta = getattr(plan.solver, "eta", None) or additive(plan.solver.opt, "plain", "the kernel trains in place")  # type: ignore[attr-defined]
-    solver = plan.solver
-    return Threads(
-        plan.task, solver, lambda work: eta * solver.rate(work), workers=workers, seed=plan.seed, threads=threads
-    )
+    rate = plan.solver.rate_in_place()
+    assert rate is not None
+    return Threads(plan.task, plan.solver, rate, workers=plan.cluster.workers, seed=plan.seed, threads=threads)
 
 
-def _per_worker(plan: Plan) -> int | None:
-    if plan.budget.per == "global":
-        return None
-    samples = plan.samples_budget
-    assert samples is not None
-    return max(1, round(samples / plan.cluster.workers))
+ENGINES = {
+    "sim": Entry("offbeat.engines.sim:Sim", "virtual", "virtual time", _sim, _lacking),
+    "local": Entry("offbeat.engines.local:Local", "wall", "real processes", _local, _lacking),
+    "debug": Entry("offbeat.engines.debug:Debug", "wall", "threads of one process, for a debugger", _debug, _lacking),
+    "threads": Entry("offbeat.engines.threads:Threads", "wall", "word2vec, in place", _threads, _not_in_place),
+}

@@ -1,0 +1,26 @@
+"""Code of the user's own, named as `package.module:name`."""
+
+import os
+import sys
+from types import ModuleType
+from typing import Any
+
+from offbeat.solvers import load_object
+
+
+def stand_here() -> None:
+    """`package.module:name` is looked for where one stands, too."""
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        sys.path.insert(0, os.getcwd())
+
+
+def load_code(path: str, what: str) -> Any:
+    """The object of that name, imported."""
+    stand_here()
+    return load_object(path, what)
+
+
+def modules_of(*code: Any) -> list[ModuleType]:
+    """The modules in which functions and classes are written."""
+    found = (sys.modules.get(getattr(getattr(c, "func", c), "__module__", None) or "") for c in code)
+    return [m for m in found if m is not None]

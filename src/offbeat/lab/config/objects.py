@@ -1,0 +1,126 @@
+"""What Python gave as an object where a configuration has a name, and what is recorded of it instead."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from offbeat.core.errors import ConfigError
+from offbeat.core.solver import Solver
+from offbeat.core.task import Task
+from offbeat.lab.config.config import Config
+from offbeat.solvers import STABILISERS, hyper_parameters
+
+_EPOCHS, _UPDATES = 5, 500
+_SOLVERS_OWN = ("solver", "optimizer", "schedule")
+"""The sections that a solver given as an object has in itself."""
+
+
+@dataclass(frozen=True)
+class Objects:
+    """A task, a solver, both or neither; a run that has one can be told from its folder, but not run again."""
+
+    task: Task | None = None
+    solver: Solver | None = None
+
+    def __bool__(self) -> bool:
+        return self.task is not None or self.solver is not None
+
+    @property
+    def tell_all(self) -> bool:
+        """Whether what they tell of themselves is all there is to know: then the same words are the same run."""
+        known = self.task is None or self.task.name == "quadratic" or getattr(self.task, "fingerprint", None)
+        return bool(known) and (self.solver is None or "<" not in _name(getattr(self.solver, "opt", None)))
+
+    def code(self) -> list[Any]:
+        """The functions and classes that they are made of, as far as can be seen."""
+        found: list[Any] = []
+        if self.task is not None:
+            parts = [getattr(self.task, name, None) for name in ("_make", "loss", "collate")]
+            found += [type(self.task), *(c if hasattr(c, "__name__") else type(c) for c in parts)]
+        if self.solver is not None:
+            found += [type(self.solver), getattr(self.solver, "opt", None)]
+        return found
+
+    def check_settings(self, values: Mapping[str, Any]) -> None:
+        """Refuses settings that would have to change an object."""
+        own = {"task": self.task} | dict.fromkeys(_SOLVERS_OWN, self.solver)
+        for section, given in own.items():
+            if given is not None and (keys := values.get(section)):
+                key = f"{section}.{next(iter(keys))}"
+                what = "task" if section == "task" else "solver"
+                raise ConfigError(f"{key} cannot be set: the {what} was given as an object, which has its own")
+
+    def names(self) -> dict[str, Any]:
+        """The names under which a configuration knows them."""
+        made: dict[str, Any] = {}
+        if self.task is not None:
+            made["task"] = {"name": self.task.name}
+        if self.solver is not None:
+            made["solver"] = {"name": solver_name(self.solver)}
+        return made
+
+    def suited(self) -> dict[str, Any]:
+        """The settings that suit the task, by dotted key."""
+        assert self.task is not None
+        sized = self.task.size is not None
+        usual = {"budget.epochs": _EPOCHS} if sized else {"budget.updates": _UPDATES, "evaluate.every": "10updates"}
+        return {**usual, **getattr(self.task, "defaults", {})}
+
+    def recorded(self, config: Config) -> dict[str, Any]:
+        """The configuration for run.json: what can be said by name, and what the objects tell of themselves."""
+        values = config.plain()
+        if self.task is not None:
+            about = {k: v for k, v in self.task.describe().items() if k != "randomness"}  # found out on the way
+            values["task"] = {"name": self.task.name, "fingerprint": getattr(self.task, "fingerprint", None), **about}
+        if self.solver is not None:
+            del values["schedule"]
+            values["solver"] = {"name": config.solver.name, **_options(self.solver)}
+            values["optimizer"] = _optimizer(getattr(self.solver, "opt", None))
+        return {**values, "from": "python"}
+
+
+NONE = Objects()
+
+
+def given_as_objects(recorded: Mapping[str, Any]) -> list[str]:
+    """Which of task and solver a recorded configuration knows as Python objects, and cannot bring back."""
+    if isinstance(printed := recorded.get("objects"), list):  # by `show --toml`
+        return [str(name) for name in printed]
+    if recorded.get("from") != "python":
+        return []
+    task = ["task"] if "fingerprint" in recorded.get("task", {}) else []
+    return task + (["solver"] if "schedule" not in recorded else [])
+
+
+def say_objects(names: Sequence[str]) -> str:
+    """`the task and the solver were given as Python objects`."""
+    subject = " and ".join(f"the {name}" for name in names)
+    return f"{subject} {'were' if len(names) > 1 else 'was'} given as Python object{'s' * (len(names) > 1)}"
+
+
+def solver_name(solver: Solver) -> str:
+    """The name that `offbeat.solver` made it by, or that of its class."""
+    return str(getattr(solver, "label", type(solver).__name__))
+
+
+def _options(solver: Solver) -> dict[str, str]:
+    """Every option as it would be typed, and those of all solvers where they are set."""
+    found = {k: repr(getattr(solver, k, None)) for k in hyper_parameters(type(solver))}
+    for name in (*STABILISERS, "schedule", "multipliers"):
+        usual = getattr(type(solver), name, None)
+        if getattr(solver, name, usual) != usual:
+            found[name] = repr(getattr(solver, name))
+    return found
+
+
+def _optimizer(factory: Any) -> dict[str, Any]:
+    """The name of what a factory makes, and the options that it holds where it is a partial."""
+    options = getattr(factory, "keywords", {})
+    plain = {k: v if isinstance(v, str | int | float | bool) else repr(v) for k, v in options.items()}
+    return {"name": _name(factory).rpartition(".")[2].lower(), **plain}
+
+
+def _name(factory: Any) -> str:
+    """`SGD`; of a lambda or a function within another one, with a "<"."""
+    kind = getattr(factory, "func", factory)
+    return str(getattr(kind, "__qualname__", kind))

@@ -1,0 +1,58 @@
+"""Configurations as TOML."""
+
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from offbeat.core.errors import ConfigError
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as e:
+        raise ConfigError(f"cannot read {path}: {e.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
+        raise ConfigError(f"{path} is not valid TOML: {e}") from None
+    except RecursionError:
+        raise ConfigError(f"{path} is nested too deeply") from None
+
+
+def parse_setting(text: str) -> tuple[str, Any]:
+    """`optimizer.lr=0.1` -> ("optimizer.lr", 0.1). Values are TOML; what is not is taken as a string."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise ConfigError(f"--set takes key=value, such as optimizer.lr=0.1, got {text!r}")
+    try:
+        return key.strip(), tomllib.loads(f"v = {value}")["v"]
+    except tomllib.TOMLDecodeError:
+        return key.strip(), value.strip()
+    except RecursionError:
+        raise ConfigError(f"--set {key.strip()} is nested too deeply") from None
+
+
+def to_toml(values: Mapping[str, Any]) -> str:
+    """TOML of a configuration: scalars first, then one table a section; what is not set is left out."""
+    lines = _lines({k: v for k, v in values.items() if not isinstance(v, dict)})
+    for name, section in values.items():
+        if isinstance(section, dict) and section:
+            lines += ["", f"[{name}]", *_lines(section)]
+    return "\n".join(lines) + "\n"
+
+
+def _lines(values: Mapping[str, Any]) -> list[str]:
+    return [f"{k} = {_toml(v)}" for k, v in values.items() if v is not None]
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_toml(v) for v in value) + "]"
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{json.dumps(k)} = {_toml(v)}" for k, v in value.items()) + " }"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    return repr(value)

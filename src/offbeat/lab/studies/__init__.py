@@ -1,0 +1,1 @@
+"""Many runs, or a run looked at again: comparisons, sweeps, calibration, landscapes."""

@@ -1,0 +1,108 @@
+"""`offbeat replay`: a real run computed again from its record, or the same arrivals under another rule."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from offbeat.core.effects import Lock, SharedAdd, Unlock
+from offbeat.core.errors import ConfigError, StoreError
+from offbeat.engines.replay import SERIAL, SHARED, Entry, Replay
+from offbeat.engines.running.fit import world_of
+from offbeat.lab.config import make, put
+from offbeat.lab.runs.conditions import one_thread
+from offbeat.lab.runs.folder import Folder
+from offbeat.lab.runs.plan import Plan, build
+from offbeat.lab.runs.result import Run
+from offbeat.lab.runs.summary import params_sha256
+
+LOCK_FREE = (
+    "its workers read and add without a lock: reads may be torn, additions interleave component by component and some "
+    "are lost; here each is whole, in the order of the trace"
+)
+
+
+def replay(
+    path: Path, *, plan: Plan | None = None, solver: str | None = None, settings: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """What a replay finds: distance to the real parameters, or what would have been.
+
+    `solver` (and `settings`, dotted keys) ask what the same arrivals would have done under another rule. A run that was
+    made of Python objects needs its `plan`.
+    """
+    folder = Folder(path)
+    info = folder.read()
+    if plan is None:
+        plan = _plan(info, path, solver, settings or {})
+    if info.get("clock") != "wall" or info.get("engine") == "threads":
+        raise ConfigError(
+            f"{path} is of the {info.get('engine', 'sim')} engine, whose order is its seed's: run it again"
+        )
+    if info["status"] not in ("done", "diverged"):
+        raise StoreError(f"{path} is {info['status']}: only a finished run can be replayed")
+    real = Run.load(path, task=plan.task)
+    changed = solver is not None or bool(settings)
+    with one_thread():
+        engine = Replay(
+            plan.task,
+            plan.solver,
+            plan.feed(),
+            world_of(plan.cluster, plan.task, plan.feed(), plan.seed),
+            seed=plan.seed,
+        )
+        x, why = _recompute(engine, folder, plan)
+        held_out = plan.task.evaluate(real.point._replace(x=x), lambda f, items: [f(i) for i in items])
+    distance = float((x - real.params).norm())
+    found = {
+        "run": str(path),
+        "solver": plan.solver_name,
+        "what_if": changed,
+        "updates": engine.updates,
+        "gradients": engine.gradients,
+        "equal": bool(torch.equal(x, real.params)),
+        "distance": distance,
+        "relative_distance": distance / float(real.params.norm()),
+        "why": why if distance and not changed else None,
+        "params_sha256": params_sha256(x),
+        "loss": held_out.get("loss"),
+        "accuracy": held_out.get("accuracy"),
+        "real": {k: real.summary.get(k) for k in ("solver", "updates", "loss", "accuracy", "params_sha256")},
+    }
+    if changed:
+        found["calls_left_out"] = engine.skipped
+    return found
+
+
+def _plan(info: Mapping[str, Any], path: Path, solver: str | None, settings: Mapping[str, Any]) -> Plan:
+    if info["config"].get("from") == "python":
+        raise ConfigError(f"{path} was made by a Python script: hand its plan to offbeat.lab.studies.replaying.replay")
+    values = dict(info["config"])
+    if solver is not None:
+        values["solver"] = {"name": solver}
+    for key, value in settings.items():
+        put(values, key, value)
+    return build(make(values))
+
+
+def _recompute(engine: Replay, folder: Folder, plan: Plan) -> tuple[torch.Tensor, str | None]:
+    asks = plan.solver.asks
+    if asks <= SERIAL:
+        engine.follow(Entry(*row.values()) for row in folder.read_table("arrivals.parquet").to_pylist())
+        return engine.parameters, "the bits of a server's run must be the same: please report this"
+    if SharedAdd in asks and getattr(plan.solver, "group", 1) == 1 and asks - {Lock, Unlock} <= SHARED | _groups():
+        rows = [r for r in folder.read_table("trace.parquet").to_pylist() if r["applied"]]
+        if all(r["version_read"] is None for r in rows):  # an exchange comes just before its gradient
+            rows.sort(key=lambda r: r["started"])
+        return engine.follow_shared([(r["worker"], r["version_read"]) for r in rows], engine.initial.x), LOCK_FREE
+    names = ", ".join(sorted(e.__name__ for e in asks - SERIAL))
+    raise ConfigError(
+        f"{plan.solver_name} cannot be replayed: its workers ask for {names}, and neither a server nor a shared vector "
+        "puts that in order"
+    )
+
+
+def _groups() -> frozenset[type]:
+    from offbeat.core.effects import AllReduce
+
+    return frozenset({AllReduce})  # asked for by groups of more than one
