@@ -4,15 +4,18 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from offbeat.core.errors import StoreError, unknown
-from offbeat.report import as_matplotlib, tables
-from offbeat.report.build import build
+from offbeat.report import tables
+from offbeat.report.draw import as_matplotlib
+from offbeat.report.pages.build import build
 from offbeat.report.read import RunFiles
 
 Save = Callable[[Path], Iterator[Path]]
 
 
-def save_figures(runs: Sequence[RunFiles], form: str | None, width: float, target: str | None) -> Save:
-    """Each in the given form, or as SVG and PNG. Views of one figure get names of their own."""
+def save_figures(
+    runs: Sequence[RunFiles], form: str | None, width: float, target: str | None, *, title: bool = True
+) -> Save:
+    """Each in the given form, or as SVG and PNG, with titles or without. Views of one figure get names of their own."""
     forms = _forms(form, as_matplotlib.FORMATS, ("svg", "png"))
     charts = build(runs, target=target).charts
 
@@ -21,7 +24,7 @@ def save_figures(runs: Sequence[RunFiles], form: str | None, width: float, targe
             for n, (view, figure) in enumerate(chart.views.items()):
                 name = chart.key if n == 0 else f"{chart.key}-{view.replace(' ', '-')}"
                 for f in forms:
-                    yield figure.save(folder / f"{name}.{f}", width=width)
+                    yield figure.save(folder / f"{name}.{f}", width=width, title=title)
 
     return save
 

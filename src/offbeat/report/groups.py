@@ -1,11 +1,12 @@
 """Runs that differ in nothing but their seed are one group: one line, one colour, one name."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from offbeat.report.draw.style import variants
 from offbeat.report.read import RunFiles, flat
-from offbeat.report.style import DASHES, solver_colour
 
 # What does not make two runs different experiments, only differently recorded ones.
 _SILENT = ("seed", "from", "record.", "evaluate.keep_best")
@@ -43,13 +44,19 @@ def group(runs: Sequence[RunFiles]) -> list[Group]:
     if len(members) > _MANY:  # a sweep: in order of its settings, not of its folders
         members.sort(key=lambda m: [_rank(settings[m[0]].get(k)) for k in ["solver.name", "cluster.workers", *varying]])
     names = _names([settings[m[0]] for m in members], varying)
-    out: list[Group] = []
-    for name, indices in zip(names, members, strict=True):
-        mine = sorted((runs[i] for i in indices), key=lambda r: r.seed)
-        solver = mine[0].solver
-        before = sum(g.solver == solver for g in out)
-        out.append(Group(name, solver, _shade(solver, before), DASHES[before % len(DASHES)], mine))
-    return out
+    found = [sorted((runs[i] for i in indices), key=lambda r: r.seed) for indices in members]
+    looks = _looks([mine[0].solver for mine in found])
+    return [Group(name, mine[0].solver, *look, mine) for name, mine, look in zip(names, found, looks, strict=True)]
+
+
+def clocks(groups: Sequence[Group]) -> list[str]:
+    """Whose seconds the runs counted: "virtual", "wall" or both."""
+    return list(dict.fromkeys(r.clock for g in groups for r in g.runs))
+
+
+def by_clock(groups: Sequence[Group]) -> dict[str, list[Group]]:
+    """Simulated runs and real ones apart: they share no column and no axis."""
+    return {clock: [g for g in groups if g.runs[0].clock == clock] for clock in clocks(groups)}
 
 
 def _rank(value: Any) -> tuple[bool, float, str]:
@@ -100,7 +107,8 @@ def _labels(settings: dict[str, Any], keys: Sequence[str]) -> list[str]:
     return out
 
 
-def _shade(solver: str, before: int) -> str:
-    """The solver's colour; further groups of the same solver are told apart by their dashes, then by opacity."""
-    token = solver_colour(solver)
-    return token if before < len(DASHES) else f"{token}/{max(0.35, 1 - 0.15 * (before // len(DASHES))):.2f}"
+def _looks(solvers: Sequence[str]) -> list[tuple[str, str]]:
+    """A colour and a dash for each group."""
+    counts = Counter(solvers)
+    waiting = {name: iter(variants(name, n, alone=len(counts) == 1)) for name, n in counts.items()}
+    return [next(waiting[name]) for name in solvers]

@@ -1,7 +1,7 @@
 """Small statistics and how numbers are written."""
 
 from collections.abc import Sequence
-from math import sqrt
+from math import erf, sqrt
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,10 +33,13 @@ def fewer(count: int, most: int = MOST_POINTS) -> NDArray[np.int64]:
     return np.unique(np.linspace(0, count - 1, most).round().astype(np.int64))
 
 
-def normal(x: ArrayLike, mu: float, sigma: float) -> NDArray[np.float64]:
-    """The density of a normal distribution."""
-    z = (np.asarray(x, np.float64) - mu) / sigma
-    return np.asarray(np.exp(-0.5 * z * z) / (sigma * sqrt(2 * np.pi)))
+def normal_share(x: ArrayLike, mu: float, sigma: float, width: float) -> NDArray[np.float64]:
+    """The share of a normal distribution that falls into a bin of that width around each x: never more than 1."""
+
+    def below(at: float) -> float:
+        return 0.5 * (1 + erf((at - mu) / (sigma * sqrt(2))))
+
+    return np.array([below(v + width / 2) - below(v - width / 2) for v in np.asarray(x, np.float64)])
 
 
 def number(value: float | None, digits: int = 4) -> str:
@@ -71,3 +74,24 @@ def plus_minus(values: Sequence[float | None], digits: int = 3) -> str:
         return "–"
     shown = f"{sum(found) / len(found):.{digits}g}"
     return f"{shown} ± {spread(found):.2g}" if len(found) > 1 else shown
+
+
+def listed(parts: Sequence[str]) -> str:
+    """As in a sentence: "a, b and c"."""
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+_NAMES = {
+    "loss": "held-out loss",
+    "accuracy": "held-out accuracy",
+    "train_loss": "training loss",
+    "train_accuracy": "training accuracy",
+    "weight_norm": "norm of the weights",
+    "grad_norm": "norm of the gradients",
+    "lr": "learning rate",
+}
+
+
+def metric_name(metric: str) -> str:
+    """A column of the metrics, as people call it."""
+    return _NAMES.get(metric, metric.replace("_", " "))

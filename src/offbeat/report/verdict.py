@@ -1,168 +1,154 @@
-"""Who is better, in words that the numbers support.
+"""Who is better, in words that the numbers support: `tiers.py` decides, this file says it."""
 
-Seeds are paired: the same seed has the same data order and the same initial weights in every group, so differences are
-taken seed by seed. Their mean gets a bootstrap interval; no winner is named when it spans zero. Where the best of k
-groups is held against the k - 1 others, each interval has level 1 - 0.05 / (k - 1), so that all hold together.
-"""
-
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
+from offbeat.core.budget import HIGHER_IS_BETTER, Target
+from offbeat.report.groups import Group, clocks
+from offbeat.report.numbers import listed, metric_name, number
+from offbeat.report.targets import looked_for, time_to
+from offbeat.report.tiers import Gap, Measure, Tiers, tiers_of
 
-from offbeat.report.groups import Group
-from offbeat.report.numbers import known, number
-from offbeat.report.read import RunFiles
-
-LEVEL = 0.95
-_DRAWS = 20_000
-_FEW = 6
-"""With fewer pairs, chance alone gives all differences the same sign more often than 1 time in 20: 2 / 2^n."""
-
-Value = Callable[[RunFiles], float | None]
-
-
-@dataclass(frozen=True)
-class Measure:
-    """What is compared."""
-
-    name: str
-    """As in "is best in ..."."""
-    value: Value
-    higher: bool
-    ahead: str = "ahead of"
-    """As in "0.3 s sooner than sync"."""
-    unit: str = ""
-    missing: str = "without a value"
-
-    def show(self, value: float) -> str:
-        return f"{'−' if value < 0 else ''}{number(abs(value), 3)}{self.unit}"
-
-
-@dataclass(frozen=True)
-class Difference:
-    """By how much the best leads another, as a mean over paired seeds; no interval for a single pair."""
-
-    other: Group
-    mean: float
-    low: float | None
-    high: float | None
-    pairs: int
-
-    @property
-    def spans_zero(self) -> bool:
-        return self.low is None or self.high is None or self.low <= 0 <= self.high
+_MOST_NAMED = 5
+"""So many are spelled out in one sentence; the page's table has all of them."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The sentences, and the winner they name, if any."""
+    """The sentences, and the tiers that they put into words."""
 
     sentences: Sequence[str]
-    winner: Group | None = None
-    differences: Sequence[Difference] = ()
+    tiers: Tiers
+
+    @property
+    def winner(self) -> Group | None:
+        """Who is told apart from everybody else, and better; None where there is nobody of whom that can be said."""
+        found = self.tiers
+        shared = found.level or found.undecided or not found.behind
+        return None if found.leader is None or shared else found.leader.group
 
 
-def bootstrap(differences: Sequence[float], level: float = LEVEL) -> tuple[float, float]:
-    """The percentile interval of the mean, resampled with fixed random numbers: the same runs, the same words."""
-    values = np.asarray(differences, float)
-    draws = np.random.default_rng(0).integers(0, len(values), (_DRAWS, len(values)))
-    means = values[draws].mean(1)
-    low, high = np.quantile(means, ((1 - level) / 2, (1 + level) / 2))
-    return float(low), float(high)
+def verdict(groups: Sequence[Group], goal: Target | None, given: bool) -> list[str]:
+    """The time to the target first, if one was set; then what they ended with."""
+    if len(groups) < 2:
+        return []
+    found: list[Verdict] = []
+    out: list[str] = []
+    if goal is not None and given:
+        clock = clocks(groups)
+        if len(clock) > 1:
+            out.append("Times are not compared: some are virtual, some are wall time.")
+        else:
+            found.append(judge(groups, _time(goal, clock[0])))
+    score = final_score(groups)
+    if score is not None:
+        name = f"final {metric_name(score)}"
+        found.append(judge(groups, Measure(name, lambda r: r.summary.get(score), HIGHER_IS_BETTER[score])))
+    out += [sentence for v in found for sentence in v.sentences]
+    if any(v.tiers.behind or v.tiers.undecided for v in found) and any(v.tiers.seeds > 1 for v in found):
+        out.append("Compared seed by seed; the intervals of a comparison hold together with 95% confidence.")
+    return list(dict.fromkeys(out))
 
 
-def paired(a: Group, b: Group, value: Value) -> list[float]:
-    """a - b, seed by seed, over the seeds that both have."""
-    theirs = {r.seed: value(r) for r in b.runs}
-    found = []
-    for run in a.runs:
-        mine, other = value(run), theirs.get(run.seed)
-        if mine is not None and other is not None and np.isfinite(mine) and np.isfinite(other):
-            found.append(mine - other)
-    return found
+def _time(goal: Target, clock: str) -> Measure:
+    """The time to a target; a run that missed it would have needed longer than it was given."""
+    return Measure(
+        f"{clock} time to {goal}",
+        lambda r: time_to(r, goal),
+        higher=False,
+        unit=" s",
+        ratio=True,
+        bound=lambda r: looked_for(r, goal),
+    )
+
+
+def final_score(groups: Sequence[Group]) -> str | None:
+    """The score that all groups ended with: accuracy, else loss."""
+    for name in ("accuracy", "loss"):
+        if all(any(v is not None for v in g.values(name)) for g in groups):
+            return name
+    return None
 
 
 def judge(groups: Sequence[Group], measure: Measure) -> Verdict:
-    """The best group held against each other."""
-    bad = {id(g): sum(_missing(measure, r) for r in g.runs) for g in groups}
-    contenders = [g for g in groups if not bad[id(g)]]
-    aside = _left_out([(g, bad[id(g)]) for g in groups if bad[id(g)]], measure)
-    if not contenders:
-        return Verdict([f"No winner in {measure.name}: no group has a value for every seed.", *aside])
-    means = {id(g): float(np.mean([measure.value(r) or 0.0 for r in g.runs])) for g in contenders}
-    ranked = sorted(contenders, key=lambda g: means[id(g)], reverse=measure.higher)
-    best, others = ranked[0], ranked[1:]
-    if not others:
-        text = f"Only {best.name} has a value for every seed in {measure.name}: {measure.show(means[id(best)])}."
-        return Verdict([text, *aside])
-    differences = [_difference(best, other, measure, len(others)) for other in others]
-    shown = f"{best.name} has {'the best' if len(others) > 1 else 'the better'} mean ({measure.show(means[id(best)])})"
-    unpaired = [d.other.name for d in differences if d.pairs == 0]
-    if unpaired:
-        text = f"No winner in {measure.name}: {shown}, but shares no seed with {_listed(unpaired)}."
-        return Verdict([text, *aside], None, differences)
-    pairs = min(d.pairs for d in differences)
-    if pairs == 1:
-        text = f"No winner in {measure.name}: {shown}, but one seed each gives no interval."
-        return Verdict([text, *aside], None, differences)
-    ties = [d for d in differences if d.spans_zero]
-    said = _spelled(ties or differences, measure)
-    if ties:
-        spans = "the interval spans" if len(ties) == 1 else "the intervals span"
-        text = f"No winner in {measure.name}: {shown}, {said}, but {spans} zero."
-        return Verdict([text, *aside], None, differences)
-    text = f"{best.name} is best in {measure.name}: {measure.show(means[id(best)])} on average, {said}."
-    return Verdict([text, *_few(pairs), *aside], best, differences)
+    """The verdict on some groups in one measure. The first sentence says who is first, or that nobody can be named."""
+    found = tiers_of(groups, measure)
+    return Verdict([*_placed(found, measure), *_left_out(found.left_out)], found)
 
 
-def _missing(measure: Measure, run: RunFiles) -> bool:
-    value = measure.value(run)
-    return run.status != "done" or value is None or not np.isfinite(value)
+def _placed(found: Tiers, measure: Measure) -> list[str]:
+    leader, name = found.leader, measure.name
+    if leader is None:
+        missed = [_missed(gap) for gap in found.undecided]
+        told = f": {_short(missed)}" if missed else ""
+        return [f"No winner in {name}: no group has a value for every seed{told}."]
+    best = f"{leader.group.name} has the best mean ({_shown(leader.mean, measure)})"
+    if all(gap.entry.missed for gap in found.undecided) and not found.behind:
+        told = f": {_short([_missed(gap) for gap in found.undecided])}" if found.undecided else ""
+        mean = _shown(leader.mean, measure)
+        return [f"Only {leader.group.name} has a value for every seed in {name} ({mean}){told}."]
+    if found.seeds < 2:
+        why = "one seed each gives no interval" if found.seeds else "the groups have no seed in common"
+        return [f"No winner in {name}: {best}, but {why}."]
+    if not found.behind:
+        if all(gap.entry.values == leader.values for gap in found.undecided):
+            everybody = [leader.group.name, *(gap.entry.group.name for gap in found.undecided)]
+            return [f"No winner in {name}: {_short(everybody)} are equal in every seed."]
+        return [f"No winner in {name}: {best}, but nobody is told apart from it: {_gaps(found.undecided, measure)}."]
+    first = [leader, *found.level]
+    who, means = _short([e.group.name for e in first]), _short([_shown(e.mean, measure) for e in first])
+    late = _gaps(found.behind, measure, leader.group.name if found.level else "")
+    if not found.undecided:
+        return [f"{who} {'are level' if found.level else 'is first'} in {name} ({means}): {late}."]
+    are = "are level" if found.level else "has the best mean"  # which is less than to be first
+    undecided = _gaps(found.undecided, measure, leader.group.name)
+    return [f"{who} {are} in {name} ({means}): {late}.", f"Undecided: {undecided}."]
 
 
-def _difference(best: Group, other: Group, measure: Measure, against: int) -> Difference:
-    sign = 1.0 if measure.higher else -1.0
-    found = [sign * v for v in known(paired(best, other, measure.value))]
-    if len(found) < 2:
-        return Difference(other, found[0] if found else 0.0, None, None, len(found))
-    low, high = bootstrap(found, 1 - (1 - LEVEL) / against)
-    return Difference(other, float(np.mean(found)), low, high, len(found))
+def _gaps(gaps: Sequence[Gap], measure: Measure, than: str = "") -> str:
+    """ "sync needs 1.80 times as long [1.60 to 2.00] and plain 2.10 times [1.90 to 2.40]"."""
+    told = [_gap(gap, measure, than, first=n == 0) for n, gap in enumerate(gaps)]
+    return _short(told, "more likewise")
 
 
-def _spelled(differences: Sequence[Difference], measure: Measure) -> str:
+def _gap(gap: Gap, measure: Measure, than: str, *, first: bool) -> str:
+    """The first of several says what is measured and against whom, the others say it shorter."""
+    name = gap.entry.group.name
+    if measure.ratio:
+        long = "" if not first else f" as long as {than}" if than else " as long"
+        if gap.entry.missed:
+            known = f" and needs at least {_factor(gap.low)} times{long}" if gap.low > 1 else ""
+            return _missed(gap) + known
+        needs = "needs " if first else ""
+        return f"{name} {needs}{_factor(gap.size)} times{long} [{_factor(gap.low)} to {_factor(gap.high)}]"
+    worse = "lower" if measure.higher else "higher"
+    worse = f"{worse} than {than}" if than and first else worse
+    size, low, high = (f"{'−' if v < 0 else ''}{_shown(abs(v), measure)}" for v in (gap.size, gap.low, gap.high))
+    return f"{name} {'is ' if first else ''}{size} {worse if first else ''}".rstrip() + f" [{low} to {high}]"
+
+
+def _missed(gap: Gap) -> str:
+    return f"{gap.entry.group.name} missed it in {gap.entry.missed} of {len(gap.entry.values)} seeds"
+
+
+def _left_out(groups: Sequence[Group]) -> list[str]:
     parts = []
-    for d in differences[:3]:
-        assert d.low is not None
-        assert d.high is not None
-        low, high = measure.show(d.low), measure.show(d.high)
-        parts.append(f"{measure.show(d.mean)} {measure.ahead} {d.other.name} [{low} to {high}]")
-    if len(differences) > 3:
-        parts.append(f"{len(differences) - 3} more likewise")
-    return _listed(parts)
+    for g in groups:
+        bad = [r.status for r in g.runs if r.status != "done"]
+        why = f"{len(bad)} of {len(g.runs)} {' or '.join(sorted(set(bad)))}" if bad else "no value for every seed"
+        parts.append(f"{g.name} ({why})")
+    return [f"Left out: {_short(parts)}."] if parts else []
 
 
-def _few(pairs: int) -> list[str]:
-    if pairs >= _FEW:
-        return []
-    return [
-        f"{pairs} paired seeds are few: by chance alone they would all agree 1 time in {2 ** (pairs - 1)}. "
-        "More seeds make it firm."
-    ]
+def _shown(value: float, measure: Measure) -> str:
+    return f"{number(value, 3)}{measure.unit}"
 
 
-def _left_out(broken: Sequence[tuple[Group, int]], measure: Measure) -> list[str]:
-    if not broken:
-        return []
-    parts = []
-    for g, bad in broken:
-        statuses = {r.status for r in g.runs if r.status != "done"}
-        why = " or ".join(sorted(statuses)) if statuses else measure.missing
-        parts.append(f"{g.name} ({bad} of {len(g.runs)} {why})")
-    if len(parts) > 4:
-        parts = [*parts[:3], f"{len(parts) - 3} more"]
-    return [f"Left out: {_listed(parts)}."]
+def _factor(value: float) -> str:
+    return f"{value:.2f}" if value < 10 else f"{value:,.3g}"
 
 
-def _listed(parts: Sequence[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+def _short(names: Sequence[str], more: str = "more") -> str:
+    if len(names) > _MOST_NAMED:
+        names = [*names[: _MOST_NAMED - 1], f"{len(names) - _MOST_NAMED + 1} {more}"]
+    return listed(names)

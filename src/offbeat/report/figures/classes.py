@@ -4,9 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from offbeat.report.figure import Axis, Bars, Chart, Figure, Heat, Mark
+from offbeat.report.draw.figure import Axis, Bars, Chart, Figure, Heat, Mark
+from offbeat.report.draw.style import OKABE_ITO
+from offbeat.report.figures.gallery import View, of_one
 from offbeat.report.read import RunFiles
-from offbeat.report.style import OKABE_ITO
 from offbeat.report.tables import Table
 
 _MOST_WRITTEN = 15
@@ -19,9 +20,10 @@ def scores(run: RunFiles) -> dict[str, Any] | None:
     return held_out if held_out and held_out.get("confusion") else None
 
 
-def confusion(run: RunFiles) -> Chart | None:
+@of_one("Classes and data", 10, needs="evaluation by class")
+def confusion(view: View) -> Chart | None:
     """The confusion matrix: rows are the true classes, and sum to one."""
-    found = scores(run)
+    found = scores(view.run)
     if found is None:
         return None
     counts = np.asarray(found["confusion"], float)
@@ -58,9 +60,10 @@ def per_class(run: RunFiles) -> Table | None:
     return Table("classes", "Per class", columns, [*rows, ["mean", *means, sum(r[-1] for r in rows)]], said)
 
 
-def partition(run: RunFiles) -> Chart | None:
+@of_one("Classes and data", 20, needs="partition by class")
+def partition(view: View) -> Chart | None:
     """How many samples of each class each worker can draw."""
-    found = run.json("partition.json") or {}
+    found = view.run.json("partition.json") or {}
     if not found.get("histograms") or set(found.get("sizes", ())) == {found.get("samples")}:
         return None  # no labels, or everybody draws from everything
     counts = np.asarray(found["histograms"], float)

@@ -6,10 +6,11 @@ import numpy as np
 import pyarrow.compute as pc
 
 from offbeat.core.trace import APPLIED, RECEIVED
-from offbeat.report.figure import Arrows, Axis, Chart, Figure, Mark, Points, Spans
+from offbeat.report.draw.figure import Arrows, Axis, Chart, Figure, Mark, Points, Spans
+from offbeat.report.draw.style import OKABE_ITO
+from offbeat.report.figures.gallery import View, of_one
 from offbeat.report.numbers import seconds
 from offbeat.report.read import RunFiles
-from offbeat.report.style import OKABE_ITO
 
 SHORT = 150
 """Rows of a trace that can still be read one by one."""
@@ -17,8 +18,10 @@ _EDGE = 0.15  # half the height of a bar
 _LETTER = 0.017  # of a label, in column width, as a share of the axis
 
 
-def chart(run: RunFiles) -> Chart | None:
+@of_one("Workers", 20, needs="trace")
+def spacetime(view: View) -> Chart | None:
     """For the page: only where the whole schedule can be read."""
+    run = view.run
     if not 0 < run.trace().num_rows <= SHORT:
         return None
     said = (

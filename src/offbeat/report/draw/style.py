@@ -7,6 +7,7 @@ light or dark, and the printed figure into the light one.
 import re
 from collections.abc import Mapping
 from hashlib import blake2b
+from math import lcm
 from typing import Any, Literal
 
 Theme = Literal["light", "dark"]
@@ -67,11 +68,43 @@ def solver_colour(name: str) -> str:
     return f"@c{int.from_bytes(number, 'little') % len(OKABE_ITO)}"
 
 
+def variants(solver: str, count: int, *, alone: bool) -> list[tuple[str, str]]:
+    """A colour and a dash for each of so many groups of one solver; the first colour is the solver's own.
+
+    The solver alone in a picture takes other hues as well; among other solvers it stays in its own, darker and lighter.
+    """
+    own = solver_colour(solver)
+    if alone:
+        others = (f"@c{i}" for i in range(len(OKABE_ITO)))
+        colours = [own, *(c for c in others if colour(c) != colour(own))]
+    else:
+        colours = [own, f"{own}.deep", f"{own}.pale"]
+    # Neighbours differ in both; when all pairs that come in turn are used up, the dashes move on by one.
+    turn = lcm(len(colours), len(DASHES))
+    return [(colours[k % len(colours)], DASHES[(k + k // turn) % len(DASHES)]) for k in range(count)]
+
+
+def faded(token: str, alpha: float) -> str:
+    """The same colour, so much of its opacity: what is faded already fades further."""
+    name, _, before = token.partition("/")
+    return f"{name}/{float(before or 1) * alpha:.3g}"
+
+
 def palette(theme: Theme) -> dict[str, str]:
-    """Every token of a theme."""
+    """Every token of a theme: a deep and a pale shade of each solver's colour besides."""
     at = 0 if theme == "light" else 1
     colours = {f"c{i}": pair for i, pair in enumerate(OKABE_ITO)}
-    return {name: pair[at] for name, pair in {**colours, **SOLVER_COLOURS, **ROLES}.items()}
+    pairs = {**colours, **SOLVER_COLOURS}
+    out = {name: pair[at] for name, pair in {**pairs, **ROLES}.items()}
+    for name in pairs:
+        out |= {f"{name}.deep": _mixed(out[name], 0, 0.4), f"{name}.pale": _mixed(out[name], 255, 0.4)}
+    return out
+
+
+def _mixed(code: str, grey: int, share: float) -> str:
+    """A colour with a share of a grey in it."""
+    parts = [int(code[i : i + 2], 16) for i in (1, 3, 5)]
+    return "#" + "".join(f"{round(p + share * (grey - p)):02X}" for p in parts)
 
 
 def colour(token: str, theme: Theme = "light") -> str:

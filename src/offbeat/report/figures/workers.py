@@ -9,15 +9,16 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from offbeat.core.trace import RECEIVED
-from offbeat.report.figure import Axis, Bars, Chart, Figure, Heat, Line, Mark, Spans
-from offbeat.report.groups import Group
+from offbeat.report.draw.figure import Axis, Bars, Chart, Figure, Heat, Line, Mark, Spans
+from offbeat.report.draw.style import OKABE_ITO
+from offbeat.report.figures.gallery import View, of_one, of_several
 from offbeat.report.numbers import fewer, seconds
 from offbeat.report.read import RunFiles, column
-from offbeat.report.style import OKABE_ITO
 
 KINDS = ("computing", "delayed", "communicating", "waiting")
 _MOST_SPANS, _MOST_EACH = 1200, 40
 _MOST_LANES, _MOST_ROWS = 24, 128
+_QUARTERS = tuple((k / 4, f"{k / 4:.0%}") for k in range(5))
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class Activity:
     there: float
     back: float
     """Seconds that the quickest message took, to the server and from it."""
+    delayed: float = 0.0
+    """The share of its computing that was injected delay, over the whole run."""
 
 
 def own(run: RunFiles) -> pa.Table:
@@ -59,8 +62,16 @@ def activities(run: RunFiles, first: int | None = None) -> list[Activity]:
         there = np.min((ended - computed)[delivered], initial=np.inf)
         back = np.min((started[1:] - ended[:-1])[delivered[:-1] & delivered[1:]], initial=np.inf)
         there, back = (float(v) if np.isfinite(v) and v > 0 else 0.0 for v in (there, back))
-        out.append(Activity(int(i), started, computed, ended, there, back))
+        out.append(Activity(int(i), started, computed, ended, there, back, _delayed(run, int(i))))
     return out
+
+
+def _delayed(run: RunFiles, worker: int) -> float:
+    """What the engine counted; a trace has one number for both."""
+    counted = run.summary.get("per_worker") or ()
+    mine = counted[worker] if worker < len(counted) else {}
+    delayed, computing = mine.get("delayed", 0.0), mine.get("computing", 0.0)
+    return float(delayed / (delayed + computing)) if delayed > 0 else 0.0
 
 
 def _pieces(a: Activity, until: float) -> dict[str, NDArray[np.float64]]:
@@ -69,15 +80,19 @@ def _pieces(a: Activity, until: float) -> dict[str, NDArray[np.float64]]:
     arrived = np.minimum(a.computed + a.there, np.maximum(a.ended, a.computed))
     leaves = np.maximum(begun_next - a.back, arrived)
     leaves[-1] = begun_next[-1]
+    done = a.computed - a.delayed * (a.computed - a.started)
     return {
-        "computing": np.stack([a.started, a.computed], 1),
+        "computing": np.stack([a.started, done], 1),
+        "delayed": np.stack([done, a.computed], 1),
         "waiting": np.stack([arrived, leaves], 1),
         "communicating": np.concatenate([np.stack([a.computed, arrived], 1), np.stack([leaves, begun_next], 1)]),
     }
 
 
-def timeline(run: RunFiles) -> Chart | None:
+@of_one("Workers", 10, needs="trace")
+def timeline(view: View) -> Chart | None:
     """Every gradient of the first moments; and, for all of the run, how busy each worker was when."""
+    run = view.run
     most = min(_MOST_SPANS, _MOST_EACH * run.workers)
     acts = activities(run, most)
     if not acts:
@@ -89,8 +104,10 @@ def timeline(run: RunFiles) -> Chart | None:
     views["everything" if complete else "the beginning"] = _spans(run, lanes, end)
     if not complete:
         views["the whole run"] = _busy(run)
-    said = "Computing includes injected delays. Communicating is as long as the worker's quickest message; "
-    said += "the rest is waiting."
+    said = "Communicating is as long as the worker's quickest message; the rest is waiting."
+    if any(a.delayed for a in acts):
+        said += " Injected delay is drawn as the worker's share of it in the whole run; the view of the whole counts "
+        said += "it as computing."
     if len(acts) > len(lanes):
         said += f" The first {len(lanes)} of {len(acts)} workers."
     return Chart("timeline", "What each worker did when", views, said, wide=True)
@@ -99,7 +116,7 @@ def timeline(run: RunFiles) -> Chart | None:
 def _spans(run: RunFiles, acts: Sequence[Activity], end: float) -> Figure:
     marks: list[Mark] = []
     names = [f"worker {a.worker}" for a in acts]
-    for kind in ("computing", "communicating", "waiting"):
+    for kind in KINDS:
         lanes: list[str] = []
         starts, ends = [], []
         for a, name in zip(acts, names, strict=True):
@@ -145,8 +162,10 @@ def _busy(run: RunFiles, bins: int = 120) -> Figure:
     return Figure("What each worker did when", x, y, (heat,), height=max(220, height))
 
 
-def updates(run: RunFiles) -> Chart | None:
+@of_one("Workers", 30, needs="trace")
+def updates(view: View) -> Chart | None:
     """Applied gradients of each worker against time."""
+    run = view.run
     trace = own(run)
     if trace.num_rows == 0:
         return None
@@ -177,9 +196,10 @@ def updates(run: RunFiles) -> Chart | None:
     return Chart.of("updates", figure, "A slow worker's line is flatter; a lost worker's ends.")
 
 
-def breakdown(run: RunFiles) -> Chart | None:
+@of_one("Workers", 40, needs="time breakdown")
+def breakdown(view: View) -> Chart | None:
     """Where the seconds of each worker went."""
-    shares: Sequence[dict[str, float]] = run.summary.get("per_worker") or ()
+    shares: Sequence[dict[str, float]] = view.run.summary.get("per_worker") or ()
     if not shares:
         return None
     names = [f"worker {i}" for i in range(len(shares))]
@@ -195,8 +215,10 @@ def breakdown(run: RunFiles) -> Chart | None:
     return _shares("Where each worker's time went", names, marks, "shares of the time that the worker was there")
 
 
-def breakdown_by_group(groups: Sequence[Group]) -> Chart | None:
+@of_several("Time", 20)
+def breakdown_by_group(view: View) -> Chart | None:
     """Where the workers' time went, a bar a group."""
+    groups = view.bars
     columns = {"computing": "computing_share", "delayed": "delayed_share"}
     columns |= {"communicating": "communicating_share", "waiting": "idle_share"}
     names, marks = [g.name for g in groups], []
@@ -213,7 +235,7 @@ def _shares(title: str, names: Sequence[str], marks: Sequence[Mark], said: str) 
     height = max(220, 120 + 22 * len(names))
     figure = Figure(
         title,
-        Axis("share of time", percent=True, start=0, end=1),
+        Axis("share of time", percent=True, start=0, end=1, ticks=_QUARTERS),
         Axis(categories=tuple(names), reverse=True),
         tuple(marks),
         stacked=True,

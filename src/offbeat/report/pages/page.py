@@ -8,10 +8,13 @@ from importlib.resources import files
 from pathlib import Path
 
 from offbeat.core.errors import ConfigError, StoreError
-from offbeat.report import style
-from offbeat.report.as_plotly import spec
-from offbeat.report.figure import Chart
+from offbeat.report.draw import style
+from offbeat.report.draw.as_plotly import spec
+from offbeat.report.draw.figure import Chart, Path3, Surface
 from offbeat.report.tables import Table, cell
+
+FLAT = "plotly-cartesian-4.1.1.min.js"
+"""plotly.js-cartesian-dist-min as published (MIT; its licence lies beside it): bars, lines, heat maps, contours."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ class Page:
         for i, section in enumerate(self.sections):
             yield from self._section(i, section)
         yield f"<footer>{escape(self.foot)}</footer></main>"
-        yield f"<script>{_plotly()}</script>"
+        yield f"<script>{_plotly(spatial=self._spatial)}</script>"
         yield f'<script type="application/json" id="figures">{self._data()}</script>'
         yield f"<script>{_asset('page.js')}</script></body></html>\n"
 
@@ -125,6 +128,12 @@ class Page:
         # light-dark() follows color-scheme, which follows the theme.
         light, dark = (style.colour(token, theme) for theme in ("light", "dark"))
         return f'<i class="dot" style="background:light-dark({light},{dark})"></i>'
+
+    @property
+    def _spatial(self) -> bool:
+        """Whether a figure needs a third dimension."""
+        marks = (m for c in self.charts for f in c.views.values() for m in f.marks)
+        return any(isinstance(m, Surface | Path3) for m in marks)
 
     def _data(self) -> str:
         charts = {c.key: {"views": {label: spec(f) for label, f in c.views.items()}} for c in self.charts}
@@ -174,10 +183,13 @@ def _asset(name: str) -> str:
     return files("offbeat.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def _plotly() -> str:
+def _plotly(*, spatial: bool) -> str:
+    """The library that draws: the part for flat figures comes with us, all of it (5 MB) with the Python package."""
+    if not spatial:
+        return _asset(FLAT)
     try:
         from plotly.offline import get_plotlyjs
     except ImportError:
-        raise ConfigError("reports need plotly: pip install 'offbeat[figures]'") from None
+        raise ConfigError("surfaces need plotly: pip install 'offbeat[figures]'") from None
     code: str = get_plotlyjs()
     return code.replace("</script", "<\\/script")

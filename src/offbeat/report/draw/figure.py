@@ -1,7 +1,7 @@
 """A figure as data: axes with units and a few kinds of marks. One description, drawn twice: page and print."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -162,20 +162,24 @@ class Figure:
     switches: tuple[str, ...] = ()
     """"y": the reader may switch the y axis to logarithmic."""
 
-    def save(self, path: str | Path, *, width: float | None = None) -> Path:
-        """Writes .svg, .png or .pdf; `width` in inches, by default one column of a paper."""
-        from offbeat.report.as_matplotlib import COLUMN, save
+    def save(self, path: str | Path, *, width: float | None = None, title: bool = True) -> Path:
+        """Writes .svg, .png or .pdf.
 
-        return save(self, Path(path), width=width or COLUMN)
+        width: in inches (default: one column of a paper).
+        title: whether it is written above the figure; a paper has its caption instead (default: True).
+        """
+        from offbeat.report.draw.as_matplotlib import COLUMN, save
+
+        return save(self if title else replace(self, title=""), Path(path), width=width or COLUMN)
 
     def plotly(self) -> Any:
         """The interactive figure as a `plotly.graph_objects.Figure`."""
-        from offbeat.report.as_plotly import graph
+        from offbeat.report.draw.as_plotly import graph
 
         return graph(self)
 
     def _repr_svg_(self) -> str:
-        from offbeat.report.as_matplotlib import svg
+        from offbeat.report.draw.as_matplotlib import svg
 
         return svg(self)
 

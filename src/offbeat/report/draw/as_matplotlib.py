@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from offbeat.core.errors import ConfigError, StoreError
-from offbeat.report.figure import (
+from offbeat.report.draw.figure import (
     Arrows,
     Axis,
     Bars,
@@ -23,7 +23,7 @@ from offbeat.report.figure import (
     Surface,
     floats,
 )
-from offbeat.report.style import DIVERGING, MATPLOTLIB, VIRIDIS, colour
+from offbeat.report.draw.style import DIVERGING, MATPLOTLIB, VIRIDIS, colour
 
 COLUMN, PAGE = 3.35, 6.9
 """Inches: one column of a two-column paper, and both."""
@@ -66,9 +66,9 @@ def draw(figure: Figure, width: float, out: Path | io.StringIO) -> None:
         stack: dict[Any, float] = {}  # the height reached by stacked bars, at each place
         for mark in figure.marks:
             _draw(axes, mark, figure, stack)
-        axes.set_title(_plain(figure.title))
+        axes.set_title(plain(figure.title))
         if spatial:
-            axes.set(xlabel=_plain(figure.x.title), ylabel=_plain(figure.y.title))
+            axes.set(xlabel=plain(figure.x.title), ylabel=plain(figure.y.title))
         else:
             _axis(axes, "x", figure.x)
             _axis(axes, "y", figure.y)
@@ -93,7 +93,7 @@ def _legend_below(canvas: Any, handles: list[Any], labels: list[str], most: int)
 
 
 def _axis(axes: Any, name: str, axis: Axis) -> None:
-    getattr(axes, f"set_{name}label")(_plain(axis.title))
+    getattr(axes, f"set_{name}label")(plain(axis.title))
     if axis.log:
         getattr(axes, f"set_{name}scale")("log")
     if axis.percent:
@@ -103,7 +103,7 @@ def _axis(axes: Any, name: str, axis: Axis) -> None:
     if axis.start is not None or axis.end is not None:
         getattr(axes, f"set_{name}lim")(axis.start, axis.end)
     if axis.ticks is not None:
-        getattr(axes, f"set_{name}ticks")([v for v, _ in axis.ticks], [_plain(t) for _, t in axis.ticks])
+        getattr(axes, f"set_{name}ticks")([v for v, _ in axis.ticks], [plain(t) for _, t in axis.ticks])
     if axis.reverse and not getattr(axes, f"{name}axis_inverted")():
         getattr(axes, f"invert_{name}axis")()
 
@@ -112,7 +112,7 @@ def _draw(axes: Any, mark: Mark, figure: Figure, stack: dict[Any, float]) -> Non
     match mark:
         case Line():
             x, y = _place(mark.x), floats(mark.y)
-            name = _plain(mark.name) if mark.legend and mark.name else None
+            name = plain(mark.name) if mark.legend and mark.name else None
             look: dict[str, Any] = {"drawstyle": "steps-post"} if mark.stairs else {}
             look |= {"marker": "o", "markersize": 3} if mark.dots else {}
             axes.plot(x, y, color=colour(mark.colour), linestyle=_DASH[mark.dash], label=name, **look)
@@ -124,14 +124,14 @@ def _draw(axes: Any, mark: Mark, figure: Figure, stack: dict[Any, float]) -> Non
         case Spans():
             edge: dict[str, Any] = {"linewidth": 0.4, "edgecolor": "white"} if mark.width < 0.5 else {"linewidth": 0}
             bars = {"left": floats(mark.start), "height": mark.width, "color": colour(mark.colour), **edge}
-            axes.barh(_place(mark.lane), floats(mark.length), label=_plain(mark.name), **bars)
+            axes.barh(_place(mark.lane), floats(mark.length), label=plain(mark.name), **bars)
         case Points():
             x, y = _place(mark.x), _place(mark.y)
-            name = _plain(mark.name) if mark.legend and mark.name else None
+            name = plain(mark.name) if mark.legend and mark.name else None
             symbol = _SYMBOL.get(mark.symbol, "o")
             axes.scatter(x, y, s=mark.size**2 / 2.5, color=colour(mark.colour), marker=symbol, label=name, zorder=3)
             for at, up, label in zip(x, y, mark.labels or (), strict=False):
-                axes.annotate(_plain(label), (at, up), (0, 3), textcoords="offset points", ha="center", fontsize=6)
+                axes.annotate(plain(label), (at, up), (0, 3), textcoords="offset points", ha="center", fontsize=6)
         case Arrows():
             look = {"arrowstyle": "-|>", "color": colour(mark.colour), "linewidth": 0.8, "shrinkA": 0, "shrinkB": 0}
             for x0, y0, x1, y1 in zip(*(floats(v) for v in (mark.x0, mark.y0, mark.x1, mark.y1)), strict=True):
@@ -144,14 +144,14 @@ def _draw(axes: Any, mark: Mark, figure: Figure, stack: dict[Any, float]) -> Non
             look = {"textcoords": "offset points", "color": colour(mark.colour), "fontsize": 6.5}
             if mark.along == "y":
                 where = axes.get_yaxis_transform()
-                axes.annotate(_plain(mark.label), (0, mark.at), (3, 2), xycoords=where, **look)
+                axes.annotate(plain(mark.label), (0, mark.at), (3, 2), xycoords=where, **look)
             else:
                 where = axes.get_xaxis_transform()
-                axes.annotate(_plain(mark.label), (mark.at, 1), (3, -3), xycoords=where, va="top", **look)
+                axes.annotate(plain(mark.label), (mark.at, 1), (3, -3), xycoords=where, va="top", **look)
         case Surface():
             x, y = np.meshgrid(floats(mark.x), floats(mark.y))
             axes.plot_surface(x, y, np.asarray(mark.z, float), cmap=_map("viridis"), alpha=0.85, linewidth=0)
-            axes.set_zlabel(_plain(mark.label))
+            axes.set_zlabel(plain(mark.label))
             axes.view_init(elev=35, azim=mark.seen_from)
             axes.set_box_aspect(None, zoom=0.85)  # the label of the third axis has no room of its own
         case Path3():
@@ -160,7 +160,7 @@ def _draw(axes: Any, mark: Mark, figure: Figure, stack: dict[Any, float]) -> Non
                 floats(mark.y),
                 floats(mark.z),
                 color=colour(mark.colour),
-                label=_plain(mark.name),
+                label=plain(mark.name),
                 marker="o",
                 markersize=2,
             )
@@ -178,7 +178,7 @@ def _bars(axes: Any, mark: Bars, figure: Figure, stack: dict[Any, float]) -> Non
         {} if mark.errors is None else {"xerr" if figure.horizontal else "yerr": floats(mark.errors)}
     )
     errors |= {"error_kw": {"linewidth": 0.8, "ecolor": colour("@ink")}} if errors else {}
-    bar(x, y, color=colour(mark.colour), label=_plain(mark.name) or None, linewidth=0, **size, **foot, **errors)
+    bar(x, y, color=colour(mark.colour), label=plain(mark.name) or None, linewidth=0, **size, **foot, **errors)
     stack.update(zip(x, base + y, strict=True))
 
 
@@ -193,18 +193,18 @@ def _heat(axes: Any, mark: Heat) -> None:
         ys = y if y.dtype.kind in "if" else np.arange(len(y))
         shown = axes.pcolormesh(xs, ys, z, shading="nearest", rasterized=z.size > 2500, **look)
         if xs is not x:
-            axes.set_xticks(xs, [_plain(v) for v in x])
+            axes.set_xticks(xs, [plain(v) for v in x])
         if ys is not y:
-            axes.set_yticks(ys, [_plain(v) for v in y])
+            axes.set_yticks(ys, [plain(v) for v in y])
         for i, j in np.argwhere(np.asarray(mark.crossed)) if mark.crossed is not None else ():
             axes.plot(xs[j], ys[i], marker="x", color=colour("@bad"), markersize=6)
         for i, row in enumerate(mark.texts or ()):
             for j, label in enumerate(row):
                 middle = np.nanmin(z) + 0.6 * (np.nanmax(z) - np.nanmin(z)) if np.isfinite(z).any() else 0
                 ink = "black" if (z[i, j] > middle) != mark.scale.startswith("@") else "white"
-                axes.text(xs[j], ys[i], _plain(label), ha="center", va="center", fontsize=5.5, color=ink)
+                axes.text(xs[j], ys[i], plain(label), ha="center", va="center", fontsize=5.5, color=ink)
     if mark.bar:
-        axes.figure.colorbar(shown, ax=axes, label=_plain(mark.label)).outline.set_visible(False)
+        axes.figure.colorbar(shown, ax=axes, label=plain(mark.label)).outline.set_visible(False)
 
 
 def _map(name: str) -> Any:
@@ -220,9 +220,9 @@ def _map(name: str) -> Any:
 def _place(values: ArrayLike) -> Any:
     """Numbers as they are, names as text."""
     array = np.asarray(values)
-    return [_plain(v) for v in array.tolist()] if array.dtype.kind in "US" else floats(values)
+    return [plain(v) for v in array.tolist()] if array.dtype.kind in "US" else floats(values)
 
 
-def _plain(text: object) -> str:
+def plain(text: object) -> str:
     """A user's text is not mathematics: a dollar is a dollar."""
     return str(text).replace("$", r"\$")

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from offbeat.report import several, single
-from offbeat.report.grids import Grid
-from offbeat.report.page import Page
+from offbeat.report.figures.grids import Grid
+from offbeat.report.pages import several, single
+from offbeat.report.pages.page import Page
 from offbeat.report.read import RunFiles
 
 

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from offbeat.core.errors import StoreError
-from offbeat.report.figure import Axis, Chart, Figure, Heat, Line, Mark, Path3, Points, Surface
-from offbeat.report.page import Page, Section
-from offbeat.report.style import DASHES, solver_colour
+from offbeat.report.draw.figure import Axis, Chart, Figure, Heat, Line, Mark, Path3, Points, Surface
+from offbeat.report.draw.style import DASHES, solver_colour
+from offbeat.report.pages.page import Page, Section
 
 
 @dataclass(frozen=True)

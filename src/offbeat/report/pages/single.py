@@ -1,17 +1,19 @@
 """The page of one run."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow.compute as pc
 
+from offbeat.core.budget import Target
+from offbeat.core.errors import ConfigError
 from offbeat.core.trace import RECEIVED
-from offbeat.report import classes, curves, spacetime, staleness, workers
-from offbeat.report.figure import Chart
-from offbeat.report.groups import Group, group
+from offbeat.report.figures.classes import per_class
+from offbeat.report.figures.gallery import View, charts, figures_of_one
+from offbeat.report.groups import group
 from offbeat.report.numbers import number, percent, seconds
-from offbeat.report.page import Page, Section, Tile
+from offbeat.report.pages.page import Page, Section, Tile
 from offbeat.report.read import RunFiles, flat
 from offbeat.report.tables import Table
 
@@ -19,11 +21,12 @@ from offbeat.report.tables import Table
 def page(run: RunFiles, *, title: str | None = None) -> Page:
     """Everything that the folder of one run tells."""
     (only,) = group([run])
+    view = View([only], target_of(run))
     sections = [
-        Section("Learning", _there(*learning(only))),
-        Section("Staleness", _there(*stale(only)), text=_about_staleness(run)),
-        Section("Workers", _there(*at_work(run))),
-        Section("Classes and data", _there(classes.confusion(run), classes.partition(run)), _tables(run)),
+        _section("Learning", view),
+        _section("Staleness", view, text=_about_staleness(run)),
+        _section("Workers", view),
+        _section("Classes and data", view, _tables(run)),
         how_to_repeat(run),
     ]
     return Page(
@@ -37,59 +40,22 @@ def page(run: RunFiles, *, title: str | None = None) -> Page:
     )
 
 
-def _there(*charts: Chart | None) -> list[Chart]:
-    return [c for c in charts if c is not None]
-
-
-def learning(g: Group) -> list[Chart | None]:
-    """Loss, accuracy, norms, learning rate."""
-    target = target_of(g.runs[0])
-    first = f"{g.runs[0].clock} time"
-    moving = len(np.unique(g.runs[0].metric("lr"))) > 1
-    return [
-        curves.chart([g], "loss", train="train_loss", target=target.get("loss"), first=first, title="Loss"),
-        curves.chart(
-            [g], "accuracy", train="train_accuracy", target=target.get("accuracy"), first=first, title="Accuracy"
-        ),
-        curves.chart([g], "grad_norm", first=first, title="Norm of the gradients"),
-        curves.chart([g], "weight_norm", first=first, title="Norm of the weights"),
-        curves.chart([g], "lr", first=first, title="Learning rate") if moving else None,
-    ]
-
-
-def stale(g: Group) -> list[Chart | None]:
-    run = g.runs[0]
-    over = staleness.over_time(run, "staleness", "staleness τ (updates)", g.colour)
-    gap = staleness.over_time(run, "gap", "gap ‖x now − x read‖", g.colour)
-    band = "Median over gradients applied at about that time; the band holds the middle 80%."
-    found = staleness.delays(run)
-    if found is not None and len(found.counts) == 1:  # nothing is stale: one sentence says it
-        over = gap = None
-    return [
-        staleness.histogram_chart(g),
-        None if over is None else Chart.of("staleness-time", over, band),
-        None if gap is None else Chart.of("gap", gap, "How far the parameters moved while a gradient was under way."),
-        *staleness.diagnostics(run, g.colour),
-    ]
-
-
-def at_work(run: RunFiles) -> list[Chart | None]:
-    return [workers.timeline(run), spacetime.chart(run), workers.updates(run), workers.breakdown(run)]
+def _section(title: str, view: View, tables: Sequence[Table] = (), text: str = "") -> Section:
+    return Section(title, charts(figures_of_one(), title, view), tables, text)
 
 
 def _tables(run: RunFiles) -> list[Table]:
-    table = classes.per_class(run)
+    table = per_class(run)
     return [] if table is None else [table]
 
 
-def target_of(run: RunFiles) -> dict[str, float]:
-    """The target of the run's budget: {"accuracy": 0.9}."""
-    text = run.summary.get("target") or run.config.get("budget", {}).get("until") or ""
-    metric, equals, value = str(text).replace("<=", "=").replace(">=", "=").partition("=")
+def target_of(run: RunFiles) -> Target | None:
+    """The target of the run's budget, where it has one that can be read."""
+    text = run.summary.get("target") or run.config.get("budget", {}).get("until")
     try:
-        return {metric.strip(): float(value)} if equals else {}
-    except ValueError:
-        return {}
+        return Target.parse(text) if text else None
+    except ConfigError:
+        return None
 
 
 def said(run: RunFiles) -> str:

@@ -1,4 +1,4 @@
-"""Staleness and gap, from the trace; what staleness does to gradients, from the diagnostics."""
+"""How stale the applied gradients were: the distribution, from the trace."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,10 +8,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from offbeat.core.trace import RECEIVED
-from offbeat.report.figure import Axis, Bars, Chart, Figure, Line, Mark, Rule
-from offbeat.report.groups import Group
-from offbeat.report.numbers import normal
-from offbeat.report.read import RunFiles, column
+from offbeat.report.draw.figure import Axis, Bars, Chart, Figure, Line, Mark, Rule
+from offbeat.report.draw.style import faded
+from offbeat.report.figures.gallery import View, of_one, of_several
+from offbeat.report.numbers import normal_share
+from offbeat.report.read import RunFiles
 
 _MOST_BARS = 120
 
@@ -75,26 +76,27 @@ def pooled(runs: Sequence[RunFiles]) -> Delays | None:
 
 
 def histogram(found: Delays, colour: str, title: str = "Staleness of the applied gradients") -> Figure:
-    """Shares by staleness, the normal fit and the theoretical mean."""
+    """Shares by staleness, what the normal fit gives the same bins, and the theoretical mean."""
     size = len(found.counts)
     width = max(1, -(-size // _MOST_BARS))
     edges = np.arange(0, size + width, width)
     counts = np.add.reduceat(found.counts, edges[edges < size])
     centres = edges[: len(counts)] + (width - 1) / 2
-    share = counts / found.total / width
-    marks: list[Mark] = [Bars(centres, share, "measured", f"{colour}/0.75", width=0.9 * width)]
+    marks: list[Mark] = [Bars(centres, counts / found.total, "measured", faded(colour, 0.75), width=0.9 * width)]
     if found.std > 0:
         x = np.linspace(max(0.0, found.mean - 4 * found.std), min(size + 0.0, found.mean + 4 * found.std), 160)
         name = f"normal fit: mean {found.mean:.2f}, deviation {found.std:.2f}"
-        marks.append(Line(x, normal(x, found.mean, found.std), name, "@ink", width=1.6))
+        marks.append(Line(x, normal_share(x, found.mean, found.std, width), name, "@ink", width=1.6))
     if found.expected is not None:
         marks.append(Rule(found.expected, f"theory: mean {found.expected:g}", "x"))
-    y = Axis("share of gradients" + ("" if width == 1 else ", per update"), start=0)
+    y = Axis("share of gradients" + ("" if width == 1 else f", in bins of {width}"), start=0)
     return Figure(title, Axis("staleness τ", "updates"), y, tuple(marks))
 
 
-def histogram_chart(group: Group) -> Chart | None:
-    found = pooled(group.runs)
+@of_one("Staleness", 10)
+def staleness(view: View) -> Chart | None:
+    """The histogram, with its normal fit and the theoretical mean."""
+    found = pooled(view.group.runs)
     if found is None:
         return None
     if found.expected is None:
@@ -104,13 +106,14 @@ def histogram_chart(group: Group) -> Chart | None:
     else:
         theory = " Theory: W − 1 when every worker always has one gradient under way."
     said = f"Mean {found.mean:.2f}, largest {len(found.counts) - 1}, over {found.total:,} gradients."
-    return Chart.of("staleness", histogram(found, group.colour), said + theory)
+    return Chart.of("staleness", histogram(found, view.group.colour), said + theory)
 
 
-def by_group(groups: Sequence[Group]) -> Chart | None:
+@of_several("Staleness and norms", 10)
+def staleness_by_group(view: View) -> Chart | None:
     """Distributions side by side, as lines."""
     marks: list[Mark] = []
-    for g in groups:
+    for g in view.lines:
         found = pooled(g.runs)
         if found is None or found.mean == 0:
             continue
@@ -127,47 +130,3 @@ def by_group(groups: Sequence[Group]) -> Chart | None:
         least_names=1,
     )
     return Chart.of("staleness", figure, "Groups whose gradients are never stale are left out.")
-
-
-def over_time(run: RunFiles, name: str, label: str, colour: str, bins: int = 160) -> Figure | None:
-    """A column of the trace against time: the median of what fell into each moment, and the middle 80%."""
-    trace = run.trace()
-    if name not in trace.column_names:
-        return None
-    applied = trace.filter(pc.field("applied"))
-    time, value = column(applied, "time"), column(applied, name)
-    there = np.isfinite(time) & np.isfinite(value)
-    time, value = time[there], value[there]
-    if not len(value):
-        return None
-    order = np.argsort(time, kind="stable")
-    parts = np.array_split(order, min(bins, len(order)))
-    at = np.array([time[p].mean() for p in parts])
-    low, middle, high = np.array([np.quantile(value[p], (0.1, 0.5, 0.9)) for p in parts]).T
-    band = len(order) > len(parts)
-    line = Line(at, middle, "median", colour, low=low if band else None, high=high if band else None)
-    x = Axis(run.time_label, "s", start=0)
-    return Figure(label[:1].upper() + label[1:], x, Axis(label), (line,), switches=("y",))
-
-
-def diagnostics(run: RunFiles, colour: str) -> list[Chart]:
-    """Cosine and norm ratio of stale gradients against fresh ones, by staleness."""
-    if not run.has("diagnostics.parquet"):
-        return []
-    table = run.table("diagnostics.parquet")
-    tau = column(table, "staleness")
-    charts = []
-    kinds = {"cosine": "cosine of stale and fresh gradient", "norm_ratio": "norm of the stale / of the fresh gradient"}
-    for name, label in kinds.items():
-        value = column(table, name)
-        there = np.isfinite(tau) & np.isfinite(value)
-        taus = np.unique(tau[there])
-        if not len(taus):
-            continue
-        low, middle, high = np.array([np.quantile(value[there & (tau == t)], (0.1, 0.5, 0.9)) for t in taus]).T
-        marks: list[Mark] = [Line(taus, middle, "median", colour, low=low, high=high, dots=len(taus) < 60)]
-        marks.append(Rule(1.0, "fresh"))
-        figure = Figure(label.capitalize(), Axis("staleness τ", "updates"), Axis(label), tuple(marks))
-        said = f"The fresh gradient is taken on the same batch, off the clock, for {int(there.sum()):,} gradients; "
-        charts.append(Chart.of(f"stale-{name}", figure, said + "the band holds the middle 80%."))
-    return charts

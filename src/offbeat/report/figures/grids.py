@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from offbeat.core.errors import ConfigError, StoreError, unknown
-from offbeat.report.figure import Axis, Chart, Figure, Heat, Line, Mark, Points
+from offbeat.report.draw.figure import Axis, Chart, Figure, Heat, Line, Mark, Points
+from offbeat.report.draw.style import DASHES, OKABE_ITO, solver_colour
 from offbeat.report.numbers import known, mean, number
 from offbeat.report.read import RunFiles, tidy
-from offbeat.report.style import DASHES, OKABE_ITO, solver_colour
 
 Row = Mapping[str, Any]
 _MOST_PANELS = 12
@@ -123,14 +123,16 @@ def heat_maps(grid: Grid, x: str, y: str, metric: str, panel: str | None = None)
     log = bool(finite.min() > 0 and finite.max() > 1000 * finite.min())
     low, high = (float(np.log10(v)) if log else float(v) for v in (finite.min(), finite.max()))
     for n, (p, (z, bad, notes)) in enumerate(cells.items()):
-        written = [[number(v, 3) if np.isfinite(v) else "" for v in row] for row in z]
+        # A number that is written carries its cross beside it: one that lay on it could not be read.
+        written = [[_written(v, c) for v, c in zip(*rows, strict=True)] for rows in zip(z, bad, strict=True)]
+        legible = z.size <= _MOST_WRITTEN
         heat = Heat(
             [_tick(v) for v in xs],
             [_tick(v) for v in ys],
             np.log10(z) if log else z,
             f"{metric.replace('_', ' ')}{' (log10)' if log else ''}",
-            texts=written if z.size <= _MOST_WRITTEN else None,
-            crossed=bad,
+            texts=written if legible else None,
+            crossed=bad & ~np.isfinite(z) if legible else bad,
             low=low,
             high=high,
         )
@@ -146,6 +148,10 @@ def heat_maps(grid: Grid, x: str, y: str, metric: str, panel: str | None = None)
         said += f" × marks cells where a run {' or '.join(notes)}." if notes else ""
         out.append(Chart.of(f"heat-{n}", figure, said))
     return out
+
+
+def _written(value: float, crossed: bool) -> str:
+    return f"{number(value, 3)}{' ×' if crossed else ''}" if np.isfinite(value) else ""
 
 
 def _cells(

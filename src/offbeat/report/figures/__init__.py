@@ -1,0 +1,1 @@
+"""Figures, one subject a file: what is drawn, as data."""

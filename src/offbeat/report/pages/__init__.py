@@ -1,0 +1,1 @@
+"""Pages: one HTML file for one run, or for several compared."""
