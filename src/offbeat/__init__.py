@@ -13,40 +13,131 @@ if TYPE_CHECKING:
     from offbeat.core.budget import Amount as Amount
     from offbeat.core.budget import Budget as Budget
     from offbeat.core.budget import Target as Target
+    from offbeat.core.effects import AllReduce as AllReduce
+    from offbeat.core.effects import Applied as Applied
+    from offbeat.core.effects import Batch as Batch
+    from offbeat.core.effects import Call as Call
+    from offbeat.core.effects import Cancel as Cancel
+    from offbeat.core.effects import Grad as Grad
+    from offbeat.core.effects import Gradient as Gradient
+    from offbeat.core.effects import Lock as Lock
+    from offbeat.core.effects import Mix as Mix
+    from offbeat.core.effects import Received as Received
+    from offbeat.core.effects import Reduced as Reduced
+    from offbeat.core.effects import Refused as Refused
+    from offbeat.core.effects import Reply as Reply
+    from offbeat.core.effects import Send as Send
+    from offbeat.core.effects import SharedAdd as SharedAdd
+    from offbeat.core.effects import SharedRead as SharedRead
+    from offbeat.core.effects import Stepped as Stepped
+    from offbeat.core.effects import Stop as Stop
+    from offbeat.core.effects import Unlock as Unlock
+    from offbeat.core.effects import View as View
+    from offbeat.core.effects import Wait as Wait
     from offbeat.core.errors import ConfigError as ConfigError
     from offbeat.core.errors import OffbeatError as OffbeatError
+    from offbeat.core.solver import Shown as Shown
+    from offbeat.core.solver import Solver as Solver
+    from offbeat.core.solver import World as World
+    from offbeat.core.task import Point as Point
+    from offbeat.core.task import Task as Task
     from offbeat.engines.cluster import Cluster as Cluster
     from offbeat.lab.api import named_task as named_task
     from offbeat.lab.api import solver as solver
     from offbeat.lab.api import task as task
     from offbeat.lab.api import train as train
-    from offbeat.lab.result import Run as Run
-    from offbeat.lab.timing import simulate as simulate
+    from offbeat.lab.runs.result import Run as Run
+    from offbeat.lab.studies.timing import simulate as simulate
+    from offbeat.optim.delayed import Delayed as Delayed
     from offbeat.report.read import load as load
-    from offbeat.solvers.delayed import Delayed as Delayed
+    from offbeat.solvers.options import additive as additive
+    from offbeat.solvers.options import choice as choice
+    from offbeat.solvers.options import flag as flag
+    from offbeat.solvers.options import number as number
+    from offbeat.solvers.options import plain_sgd as plain_sgd
+    from offbeat.solvers.options import whole as whole
+    from offbeat.solvers.parameter_server import Arrival as Arrival
+    from offbeat.solvers.parameter_server import Held as Held
     from offbeat.solvers.parameter_server import ParameterServer as ParameterServer
+    from offbeat.solvers.parameter_server import Server as Server
+    from offbeat.solvers.parameter_server import Worker as Worker
+    from offbeat.solvers.replica import StepsOnWorkers as StepsOnWorkers
 
 # Imported when first used: `offbeat --help` must answer before torch has loaded.
-_WHERE = {
-    "Amount": "offbeat.core.budget",
-    "Budget": "offbeat.core.budget",
-    "Cluster": "offbeat.engines.cluster",
-    "ConfigError": "offbeat.core.errors",
-    "Delayed": "offbeat.solvers.delayed",
-    "OffbeatError": "offbeat.core.errors",
-    "ParameterServer": "offbeat.solvers.parameter_server",
-    "Run": "offbeat.lab.result",
-    "Target": "offbeat.core.budget",
-    "load": "offbeat.report.read",
-    "named_task": "offbeat.lab.api",
-    "simulate": "offbeat.lab.timing",
-    "solver": "offbeat.lab.api",
-    "task": "offbeat.lab.api",
-    "train": "offbeat.lab.api",
+_NAMES = {
+    "offbeat.core.budget": (
+        "Amount",
+        "Budget",
+        "Target",
+    ),
+    "offbeat.core.effects": (
+        "AllReduce",
+        "Applied",
+        "Batch",
+        "Call",
+        "Cancel",
+        "Grad",
+        "Gradient",
+        "Lock",
+        "Mix",
+        "Received",
+        "Reduced",
+        "Refused",
+        "Reply",
+        "Send",
+        "SharedAdd",
+        "SharedRead",
+        "Stepped",
+        "Stop",
+        "Unlock",
+        "View",
+        "Wait",
+    ),
+    "offbeat.core.errors": (
+        "ConfigError",
+        "OffbeatError",
+    ),
+    "offbeat.core.solver": (
+        "Shown",
+        "Solver",
+        "World",
+    ),
+    "offbeat.core.task": (
+        "Point",
+        "Task",
+    ),
+    "offbeat.engines.cluster": ("Cluster",),
+    "offbeat.lab.api": (
+        "named_task",
+        "solver",
+        "task",
+        "train",
+    ),
+    "offbeat.lab.runs.result": ("Run",),
+    "offbeat.lab.studies.timing": ("simulate",),
+    "offbeat.optim.delayed": ("Delayed",),
+    "offbeat.report.read": ("load",),
+    "offbeat.solvers.options": (
+        "additive",
+        "choice",
+        "flag",
+        "number",
+        "plain_sgd",
+        "whole",
+    ),
+    "offbeat.solvers.parameter_server": (
+        "Arrival",
+        "Held",
+        "ParameterServer",
+        "Server",
+        "Worker",
+    ),
+    "offbeat.solvers.replica": ("StepsOnWorkers",),
 }
+_WHERE = {name: module for module, names in _NAMES.items() for name in names}
 
-__all__ = list(_WHERE)
-__version__ = "0.1.0"
+__all__ = sorted(_WHERE)
+__version__ = "0.2.0"
 
 
 def __getattr__(name: str) -> Any:

@@ -7,15 +7,16 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Column, Table
 
-from offbeat.core.units import format_duration
+from offbeat.core.units import counted, format_duration
 
 if TYPE_CHECKING:
     from offbeat.core.budget import Amount
-    from offbeat.lab.cells import Cell
-    from offbeat.lab.compare import Line, Spread
+    from offbeat.lab.studies.cells import Cell
+    from offbeat.lab.studies.compare import Line, Spread
     from offbeat.lab.watch import Watch
 
 _PLAIN_EVERY = 5.0
@@ -153,7 +154,10 @@ def show_summary(out: Console, summary: dict[str, Any]) -> None:
 def _facts(s: dict[str, Any]) -> Iterator[tuple[str, str]]:
     colour = {"done": "green", "diverged": "red", "failed": "red"}.get(s["status"], "yellow")
     yield "status", f"[{colour}]{s['status']}[/{colour}]  {s.get('why', '')}"
-    yield "run", f"{s['task']} / {s['solver']} / {s['workers']} workers / batch {s['batch']} / seed {s['seed']}"
+    yield (
+        "run",
+        f"{s['task']} / {s['solver']} / {counted(s['workers'], 'worker')} / batch {s['batch']} / seed {s['seed']}",
+    )
     if s.get("accuracy") is not None:
         stalled = "  [yellow]stalled: no better than chance[/yellow]" if s.get("stalled") else ""
         yield "accuracy", f"{s['accuracy']:.4f}  (best {s['best']:.4f}){stalled}" if s.get("best") is not None else "-"
@@ -182,11 +186,12 @@ def show_timing(out: Console, s: dict[str, Any]) -> None:
     """What a timing-only simulation found, for a person."""
     grid = Table.grid(padding=(0, 2))
     facts = [
-        ("run", f"{s['solver']} / {s['workers']:,} workers"),
+        ("run", f"{s['solver']} / {counted(s['workers'], 'worker')}"),
         ("work", f"{s['updates']:,} updates in {clock(s['virtual_seconds'])} (virtual)"),
     ]
     if s["updates_per_virtual_second"] is not None:
-        facts.append(("throughput", f"{s['updates_per_virtual_second']:,.4g} updates a virtual second"))
+        rates = f"{s['samples_per_virtual_second']:,.4g} samples, {s['updates_per_virtual_second']:,.4g} updates"
+        facts.append(("throughput", f"{rates} a virtual second"))
     if s["mean_staleness"] is not None:
         shown = f"mean {s['mean_staleness']:.2f}, median {s['median_staleness']:g}, 95 % {s['p95_staleness']:g}"
         facts.append(("staleness", f"{shown}, max {s['max_staleness']}"))
@@ -202,34 +207,61 @@ def show_timing(out: Console, s: dict[str, Any]) -> None:
     out.print(grid)
 
 
+def show_timings(out: Console, found: "Sequence[dict[str, Any]]") -> None:
+    """Several rules on one cluster: samples a second compare them, updates a second do not."""
+    table = Table(box=None, pad_edge=False)
+    for name in ("solver", "samples/s", "updates/s", "staleness", "computing", "waiting"):
+        table.add_column(name, justify="left" if name == "solver" else "right")
+    for s in found:
+        rates = [s["samples_per_virtual_second"], s["updates_per_virtual_second"], s["mean_staleness"]]
+        row = ["-" if v is None else f"{v:,.4g}" for v in rates]
+        row += ["-" if v is None else f"{v:.1%}" for v in (s["computing_share"], s["idle_share"])]
+        table.add_row(escape(str(s["solver"])), *row)
+    out.print(table)
+    out.print("Virtual seconds. A sample is one gradient here; an update is of one gradient or of many.", style="dim")
+
+
+def show_best(out: Console, score: str, best: "Sequence[dict[str, Any]]") -> None:
+    """The best points of a sweep, best first."""
+    for n, row in enumerate(best):
+        point = "  ".join(f"{k}={v}" for k, v in row.items() if k != score)
+        out.print(
+            f"{'best  ' if n == 0 else '      '} {score} {row[score]:.4g}  {point}", markup=False, highlight=False
+        )
+
+
+def show_verdict(out: Console, sentences: "Sequence[str]") -> None:
+    """What a comparison found, in words. Names are shown as they are."""
+    for sentence in sentences:
+        out.print(sentence, markup=False)
+    if sentences:
+        out.print()
+
+
 def show_comparison(out: Console, lines: "Sequence[Line]", target: str | None) -> None:
     """The table of a comparison. Times are those of its engine's clock."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("solver")
-    for name in (
-        "workers",
-        "accuracy",
-        f"time to {target}" if target else f"{lines[0].clock} time",
-        "speed-up",
-        "staleness",
-    ):
+    score = "accuracy" if any(line.accuracy.mean is not None for line in lines) else "loss"
+    form = "{:.3f}" if score == "accuracy" else "{:.3g}"
+    over = lines[0].over
+    names = ["workers", score, f"time to {target}" if target else f"{lines[0].clock} time"]
+    names += [f"speed-up over {over}"] if over else []
+    for name in [*names, "staleness", "waiting"]:
         table.add_column(name, justify="right")
-    table.add_column("waiting", justify="right")
     if any(set(line.statuses) != {"done"} for line in lines):
         table.add_column("status")
     for line in lines:
-        score = line.accuracy if line.accuracy.mean is not None else line.loss
         time_shown = line.time_to_target if target else line.seconds
         missed = line.seeds - time_shown.count
         cells = [
             line.solver,
             str(line.workers),
-            _spread(score, "{:.3f}"),
+            _spread(line.accuracy if score == "accuracy" else line.loss, form),
             _spread(time_shown, "{:.3g}", " s") + (f" ({missed} missed)" if missed and target else ""),
-            "-" if line.speed_up is None else f"{line.speed_up:.2f}x",
-            _spread(line.staleness, "{:.2f}"),
-            "-" if line.idle.mean is None else f"{line.idle.mean:.0%}",
         ]
+        cells += ["-" if line.speed_up is None else f"{line.speed_up:.2f}x"] if over else []
+        cells += [_spread(line.staleness, "{:.2f}"), "-" if line.idle.mean is None else f"{line.idle.mean:.0%}"]
         if len(table.columns) > len(cells):
             cells.append(", ".join(f"{n} {s}" for s, n in line.statuses.items()))
         table.add_row(*cells)

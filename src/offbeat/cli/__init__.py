@@ -3,13 +3,15 @@
 import os
 import sys
 import warnings
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
+from offbeat import __version__
 from offbeat.cli import (
     check,
+    config_keys,
     data,
     delays,
     embed,
@@ -53,6 +55,22 @@ runs_app = typer.Typer(help="Run folders: list, filter, tag, remove.", invoke_wi
 data_app = typer.Typer(help="Datasets: what is there, and how to get them.", no_args_is_help=True)
 embed_app = typer.Typer(help="Word embeddings of a word2vec run.", no_args_is_help=True)
 
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"offbeat {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _whole(
+    version: Annotated[
+        bool, typer.Option("--version", help="say the version", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Training out of sync, on purpose."""
+
+
 # One line a command, in the order of `offbeat --help`.
 app.command()(runs.run)
 app.command()(runs.resume)
@@ -69,6 +87,7 @@ app.command()(landscape.landscape)
 app.command()(delays.delays)
 app.command()(store.diff)
 app.command("list")(lists.list_)
+app.command()(config_keys.config)
 app.command()(check.check)
 app.command()(check.cite)
 app.add_typer(runs_app, name="runs")

@@ -19,8 +19,8 @@ def check(
     as_json: JsonOpt = False,
 ) -> None:
     """Hold a solver to the contract, and say in words what fails."""
-    from offbeat.lab.check import check as run
     from offbeat.lab.config import parse_setting
+    from offbeat.lab.contract.findings import check as run
 
     options = dict(_own_key(*parse_setting(text)) for text in settings or ())
     if workers < 1:

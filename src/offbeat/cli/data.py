@@ -15,7 +15,7 @@ from offbeat.cli.output import print_rows
 def data_list(as_json: JsonOpt = False) -> None:
     """The datasets, which of them are here, their size and licence."""
     from offbeat.core.units import format_size
-    from offbeat.tasks.datasets import cache_dir, status
+    from offbeat.data.datasets import cache_dir, status
 
     found = status(cache_dir())
     rows: list[dict[str, Any]] = [
@@ -34,8 +34,8 @@ def data_get(
     local: Annotated[Path | None, typer.Option("--from", help="a folder that has the files")] = None,
 ) -> None:
     """Fetch datasets, verify them and keep them in the cache."""
-    from offbeat.tasks.datasets import cache_dir, dataset
-    from offbeat.tasks.fetch import fetch
+    from offbeat.data.datasets import cache_dir, dataset
+    from offbeat.data.fetch import fetch
 
     rows = {name: dataset(name) for name in names}  # a wrong name is told before anything is fetched
     for name, row in rows.items():

@@ -28,9 +28,9 @@ def delays(
     """The distribution of staleness and its normal fit, without any training (jain2018, Figure 1)."""
     from offbeat.cli.output import print_rows
     from offbeat.engines.cluster import Cluster
-    from offbeat.lab.delays import simulate
-    from offbeat.report import delays as drawn
-    from offbeat.report.as_matplotlib import FORMATS
+    from offbeat.lab.studies.delays import simulate
+    from offbeat.report.draw.as_matplotlib import FORMATS
+    from offbeat.report.pages import delay_study as drawn
 
     if out is not None and out.suffix.lstrip(".") not in ("html", *FORMATS):
         raise ConfigError(f"--out must be .html, .svg, .png or .pdf, got {out.name!r}")
@@ -44,6 +44,7 @@ def delays(
     else:
         table = drawn.table(fits)
         print_rows([dict(zip(table.columns, row, strict=True)) for row in table.rows])
+        print(f"\n{table.caption}")
     if out is not None:
         about = f"{solver} with compute time {compute}"
         if out.suffix == ".html":

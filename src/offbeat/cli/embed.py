@@ -79,7 +79,7 @@ def save(
 
 def _open(run: Path) -> "Embeddings":
     """The embeddings of a run's folder, or of a file."""
-    from offbeat.lab.folder import Folder
+    from offbeat.lab.runs.folder import Folder
     from offbeat.tasks.word2vec.formats import Embeddings, load
 
     if run.is_file():

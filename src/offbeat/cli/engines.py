@@ -8,6 +8,7 @@ import typer
 
 from offbeat.cli.options import JsonOpt, SetOpt
 from offbeat.cli.output import json_safe
+from offbeat.core.units import counted
 
 
 def replay(
@@ -18,7 +19,7 @@ def replay(
 ) -> None:
     """Compute a real run again from its record. Through a server, every bit is the same."""
     from offbeat.lab.config import parse_setting
-    from offbeat.lab.replay import replay as recompute
+    from offbeat.lab.studies.replaying import replay as recompute
 
     found = recompute(folder, solver=solver, settings=dict(parse_setting(text) for text in settings or ()))
     if as_json:
@@ -53,9 +54,9 @@ def calibrate(
     """Fit a cluster for the simulator to a real run, and say how well it predicts others."""
     from offbeat.core.budget import Target
     from offbeat.core.errors import StoreError
-    from offbeat.lab.calibrate import as_toml
-    from offbeat.lab.calibrate import calibrate as fit
-    from offbeat.lab.calibrate import check as predict
+    from offbeat.lab.studies.calibrate import as_toml
+    from offbeat.lab.studies.calibrate import calibrate as fit
+    from offbeat.lab.studies.calibrate import check as predict
 
     if target is not None:
         Target.parse(target)
@@ -72,7 +73,7 @@ def calibrate(
     print(as_toml(cluster).strip())
     print(f"\nwritten to {place}")
     for found in checks:
-        print(f"\n{found['solver']} on {found['workers']} workers, {found['run']}:")
+        print(f"\n{found['solver']} on {counted(found['workers'], 'worker')}, {found['run']}:")
         print(f"  {'':24}{'real':>10}{'simulated':>11}{'off':>8}")
         for name, row in found.items():
             if isinstance(row, dict):

@@ -18,6 +18,7 @@ def export(
     form: Annotated[str | None, typer.Option("--format", help="svg, png or pdf; csv, md or tex")] = None,
     width: Annotated[float, typer.Option(help="of figures, in inches: 3.35 is a column, 6.9 a page")] = 3.35,
     target: Annotated[str | None, typer.Option(help="measure the time to: accuracy=0.9")] = None,
+    title: Annotated[bool, typer.Option(help="write figures' titles above them; a paper has captions")] = True,
 ) -> None:
     """Figures (SVG, PNG, PDF), tables (CSV, Markdown, LaTeX), a timeline for Perfetto, curves for TensorBoard."""
     from offbeat.report import chrome_trace, tensorboard
@@ -36,6 +37,7 @@ def export(
         folder = tensorboard.write(runs, out or Path("tensorboard"))
         print(f"{folder}  show it with: tensorboard --logdir {folder}")
     else:
-        save = save_figures(runs, form, width, target) if what == "figures" else save_tables(runs, form, target)
+        figures = what == "figures"
+        save = save_figures(runs, form, width, target, title=title) if figures else save_tables(runs, form, target)
         for path in save(out or Path(what)):
             print(path)

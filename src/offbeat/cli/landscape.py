@@ -23,9 +23,9 @@ def landscape(
     pool: Annotated[int | None, typer.Option(help="points evaluated side by side (default: all cores)")] = None,
 ) -> None:
     """The held-out loss around the trajectories of runs that were made with --saves-per-epoch: surface and contours."""
-    from offbeat.lab.landscape import compute
-    from offbeat.report import landscape as drawn
-    from offbeat.report.as_matplotlib import FORMATS
+    from offbeat.lab.studies.landscape import compute
+    from offbeat.report.draw.as_matplotlib import FORMATS
+    from offbeat.report.figures import loss_surface as drawn
     from offbeat.report.read import find
 
     if out.suffix.lstrip(".") not in ("html", *FORMATS):

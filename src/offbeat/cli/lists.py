@@ -5,27 +5,31 @@ from typing import Annotated, Any
 
 import typer
 
-from offbeat.cli.options import JsonOpt
+from offbeat.cli.options import JsonOpt, solver_names
 from offbeat.cli.output import print_rows
-from offbeat.core.errors import unknown
+from offbeat.core.errors import ConfigError, unknown
 
-LISTS = ("solvers", "tasks", "models", "recipes")
+LISTS = ("solvers", "tasks", "models", "engines")
 
 
 def list_(
     what: Annotated[str, typer.Argument(help=", ".join(LISTS), autocompletion=lambda incomplete: list(LISTS))],
+    why: Annotated[
+        str | None,
+        typer.Option(help="of one solver: which engines run it, and why others do not", autocompletion=solver_names),
+    ] = None,
     as_json: JsonOpt = False,
 ) -> None:
-    """What there is: solvers, tasks, models, recipes."""
-    from offbeat.lab.catalogue import catalogue
+    """What there is: solvers, tasks, models, engines."""
+    from offbeat.lab.catalogue import catalogue, engines_of
 
     if what not in LISTS:
         raise unknown("list", what, LISTS)
-    rows = catalogue(what)
+    if why is not None and what != "solvers":
+        raise ConfigError(f"--why is for a solver: offbeat list solvers --why {why}")
+    rows = catalogue(what) if why is None else engines_of(why)
     if as_json:
         print(json.dumps(rows))
-    elif not rows:
-        print(f"no {what} yet")
     elif what == "models":
         print_rows([_model(row) for row in rows])
         print("\noperations of one sample, a multiply-add being two; CC = operations / parameters")

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from offbeat.core.errors import ConfigError
+from offbeat.lab.engines import ENGINES
 
 
 def solver_names(incomplete: str) -> list[str]:
@@ -27,13 +28,22 @@ TaskArg = Annotated[
 SolverOpt = Annotated[
     str | None, typer.Option(help="the rule (see: offbeat list solvers)", autocompletion=solver_names)
 ]
-EngineOpt = Annotated[str | None, typer.Option(help="sim (virtual time), local (real processes), threads (word2vec)")]
+EngineOpt = Annotated[
+    str | None,
+    typer.Option(
+        help=", ".join(f"{name} ({engine.line})" for name, engine in ENGINES.items()),
+        autocompletion=lambda incomplete: [n for n in ENGINES if n.startswith(incomplete)],
+    ),
+]
 WorkersOpt = Annotated[int | None, typer.Option(help="number of workers")]
 BatchOpt = Annotated[int | None, typer.Option(help="samples of one worker's mini-batch")]
 GlobalBatchOpt = Annotated[int | None, typer.Option(help="samples of a mini-batch shared by the workers")]
 BudgetOpt = Annotated[str | None, typer.Option(help="6epochs, 5000samples, 1000updates or 30s (virtual)")]
 UntilOpt = Annotated[str | None, typer.Option(help="stop at a target: accuracy=0.88 or loss=0.1")]
 DelayOpt = Annotated[list[str] | None, typer.Option(help="extra delay: 30ms (all), 30ms@0, normal(30ms,5ms)@2-4")]
+ComputeOpt = Annotated[
+    list[str] | None, typer.Option(help="time of one batch: 10ms (all), 20ms@0, normal(1s,0.2s)@2-4; the last counts")
+]
 DataOpt = Annotated[str | None, typer.Option(help="what the task is trained on, where it can be chosen: text8, a file")]
 SetOpt = Annotated[list[str] | None, typer.Option("--set", help="any key: optimizer.lr=0.1")]
 SetEachOpt = Annotated[
@@ -57,37 +67,30 @@ def read_values(
     settings: list[str] | None,
     seed: int | None,
     engine: str | None = None,
+    **more: Any,
 ) -> dict[str, Any]:
-    """The values of a configuration: a task's name or a file, then the flags, then --set."""
-    from offbeat.core.budget import Amount
-    from offbeat.lab.config import parse_setting, put, read_toml
+    """The values of a configuration: a task's name or a file, then the flags (`more`: further words), then --set."""
+    from offbeat.core.budget import Amount, Budget
+    from offbeat.lab.config import merge, parse_setting, put, read_toml, say
 
     values: dict[str, Any] = {}
     if task.endswith(".toml") or (os.sep in task and Path(task).exists()):
-        for key, value in read_toml(Path(task)).items():
-            if isinstance(value, dict):
-                for field, inner in value.items():
-                    put(values, f"{key}.{field}", inner)
-            else:
-                put(values, f"{key}.name" if key in ("task", "solver", "optimizer") else key, value)
+        merge(values, read_toml(Path(task)))
     else:
         put(values, "task.name", task)
-    flags: dict[str, Any] = {
-        "solver.name": solver,
-        "cluster.workers": workers,
-        "data.batch": batch,
-        "data.global_batch": global_batch,
-        "budget.until": until,
-        "cluster.delay": delay or None,
+    words = {
+        "solver": solver,
+        "workers": workers,
+        "batch": batch,
+        "global_batch": global_batch,
+        "budget": None if budget is None else Budget(Amount.parse(budget, "--budget")),
+        "until": until,
+        "delay": delay or None,
         "seed": seed,
         "engine": engine,
+        **more,
     }
-    if budget is not None:
-        amount = Amount.parse(budget, "--budget")
-        flags[f"budget.{amount.unit}"] = amount.count if amount.unit in ("epochs", "seconds") else int(amount.count)
-    for key, value in flags.items():
-        if value is not None:
-            put(values, key, value)
+    say(values, words)
     for text in settings or ():
         put(values, *parse_setting(text))
     return values

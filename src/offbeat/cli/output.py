@@ -4,18 +4,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from offbeat.core.format import json_safe as json_safe
+
 EXIT = {"done": 0, "failed": 1, "diverged": 3, "interrupted": 130}
-
-
-def json_safe(value: Any) -> Any:
-    """JSON knows no NaN: what is not a number is null."""
-    if isinstance(value, dict):
-        return {k: json_safe(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [json_safe(v) for v in value]
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return None
-    return value
 
 
 def print_estimate(found: dict[str, Any], as_json: bool) -> None:

@@ -22,8 +22,8 @@ def report(
 ) -> None:
     """A page about one run, or about several compared: interactive, one file, no network."""
     from offbeat.core.budget import Target
-    from offbeat.report.build import build
-    from offbeat.report.grids import of_results
+    from offbeat.report.figures.grids import of_results
+    from offbeat.report.pages.build import build
     from offbeat.report.read import find
 
     if out.suffix not in (".html", ".htm"):

@@ -52,9 +52,10 @@ def run(
 ) -> None:
     """Train once; the run leaves a folder. A finished run is shown again, an unfinished one goes on."""
     from offbeat.core.units import parse_duration
-    from offbeat.lab.config import make, put
+    from offbeat.lab.config import make
+    from offbeat.lab.runs.execute import check_pool
 
-    _check_pool(pool)
+    check_pool(pool, "--pool")
     seconds = parse_duration(checkpoint_every, "--checkpoint-every")
     values = read_values(
         task,
@@ -68,42 +69,37 @@ def run(
         settings=settings,
         seed=seed,
         engine=engine,
+        data=data,
+        saves_per_epoch=saves_per_epoch,
+        on_divergence=on_divergence,
     )
-    if data is not None:
-        put(values, "task.data", data)
-    if saves_per_epoch is not None:
-        put(values, "record.saves_per_epoch", saves_per_epoch)
-    if on_divergence is not None:
-        put(values, "on_divergence", on_divergence)
     config = make(values)
     if dry_run:
-        from offbeat.lab.estimate import estimate
+        from offbeat.lab.studies.estimate import estimate
 
         print_estimate(estimate(config, pool), as_json)
         return
     _execute(config, out, pool=pool, again=again, checkpoint_seconds=seconds, as_json=as_json)
 
 
-def _check_pool(pool: int | None) -> None:
-    if pool is not None and pool < 0:
-        raise ConfigError(f"--pool must be a number of threads from 0, got {pool}")
-
-
 def _execute(
     config: Any, out: Path | None, *, pool: int | None, again: bool, checkpoint_seconds: float, as_json: bool
 ) -> NoReturn:
     from offbeat import terminal
-    from offbeat.lab.engines import IN_PLACE
-    from offbeat.lab.plan import build
-    from offbeat.lab.run import execute
+    from offbeat.lab.engines import ENGINES
+    from offbeat.lab.runs.address import default_folder
+    from offbeat.lab.runs.execute import execute
+    from offbeat.lab.runs.plan import build
 
     plan = build(config)
-    folder = out if out is not None else Path("runs") / str(plan.key)
+    folder = default_folder(plan.key, plan.config) if out is None else out
     label = f"{plan.task.name} / {plan.solver_name}"
-    if plan.engine == "sim" and plan.solver_name in IN_PLACE and hasattr(plan.task, "sweep") and not as_json:
+    if plan.engine == "sim" and ENGINES["threads"].why_not(plan.solver, plan) is None and not as_json:
         print("on a virtual cluster; --engine threads trains on this machine's cores, and far faster", file=sys.stderr)
     with terminal.run_progress(label, quiet=as_json and not sys.stderr.isatty()) as progress:
         done = execute(plan, folder, pool=pool, again=again, checkpoint_seconds=checkpoint_seconds, progress=progress)
+    if done.shown:
+        print(done.said_shown("--again"), file=sys.stderr)
     if as_json:
         print(json.dumps(json_safe(done.summary)))
     else:
@@ -124,9 +120,10 @@ def resume(
     """Go on with an interrupted or killed run: it ends with the same bits as one never interrupted."""
     from offbeat.core.units import parse_duration
     from offbeat.lab.config import make
-    from offbeat.lab.folder import Folder
+    from offbeat.lab.runs.execute import check_pool
+    from offbeat.lab.runs.folder import Folder
 
-    _check_pool(pool)
+    check_pool(pool, "--pool")
     info = Folder(folder).read()
     if info["config"].get("from") == "python":
         raise ConfigError(f"{folder} was made by a Python script: run the script again, it goes on by itself")
@@ -141,12 +138,16 @@ def show(
 ) -> None:
     """What a run was and how it went."""
     from offbeat import terminal
-    from offbeat.lab.config import to_toml
+    from offbeat.lab.config import given_as_objects, say_objects, to_toml
     from offbeat.report.read import RunFiles
 
     info = RunFiles.open(folder).info
     if toml:
-        print(to_toml(info["config"]), end="")
+        if objects := given_as_objects(info["config"]):
+            said = say_objects(objects)
+            print(f"# {said[0].upper()}{said[1:]}: what is said of it here is for reading, and `run` refuses it.\n")
+        named = {k: v for k, v in info["config"].items() if k != "from"}
+        print(to_toml({"objects": objects, **named} if objects else named), end="")
     elif as_json:
         print(json.dumps(json_safe({**info.get("summary", {}), "status": info["status"], "run": str(folder)})))
     elif "summary" in info:

@@ -92,7 +92,7 @@ def tag_runs(
     drop: Annotated[list[str] | None, typer.Option(help="a tag to take away")] = None,
 ) -> None:
     """Give runs tags, or take them away."""
-    from offbeat.lab.store import tag
+    from offbeat.lab.runs.store import tag
     from offbeat.report.read import find
 
     if not add and not drop:
@@ -107,7 +107,7 @@ def remove_runs(
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
 ) -> None:
     """Delete runs: what a run made, and nothing else."""
-    from offbeat.lab.store import remove
+    from offbeat.lab.runs.store import remove
     from offbeat.report.filter import matching
     from offbeat.report.read import find
 
