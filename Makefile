@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test slow lint bench clean
+.PHONY: demo test slow stress lint bench clean
 
 demo: $(STAMP)
 	$(BIN)/offbeat demo --out demo
@@ -14,6 +14,10 @@ test: $(STAMP)
 
 slow: $(STAMP)
 	$(BIN)/pytest -m slow -n 2 --timeout 600 --durations 10
+
+# Every test of real processes 20 times, in random adversity, beside two busy loops. Takes hours.
+stress: $(STAMP)
+	$(BIN)/python tests/stress/storm.py --seeds 20
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

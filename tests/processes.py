@@ -1,0 +1,59 @@
+"""Processes as the kernel knows them: who is below whom, what state they are in, what memory they share."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+LIMIT = 100  # seconds that anything may take before a test fails
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    """Waits, with a limit, for something that must become true."""
+    deadline = time.monotonic() + LIMIT
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {LIMIT} s for: {what}"
+        time.sleep(0.02)
+
+
+def descendants(pid: int) -> set[int]:
+    """All processes below this one, from /proc."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except (OSError, ValueError):
+                continue
+    found: set[int] = set()
+    todo = [pid]
+    while todo:
+        at = todo.pop()
+        children = [p for p, parent in parents.items() if parent == at]
+        found.update(children)
+        todo += children
+    return found
+
+
+def state(pid: int) -> str:
+    """The kernel's letter for it: T is stopped, Z has ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "Z"
+
+
+def alive(pid: int) -> bool:
+    return state(pid) != "Z"
+
+
+def sharing() -> set[int]:
+    """Processes that map the engine's shared memory."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if "memfd:offbeat" in (entry / "maps").read_text():
+                    found.add(int(entry.name))
+            except OSError:
+                continue
+    return found

@@ -1,0 +1,1 @@
+"""Adversity for the tests of real processes; `make stress`."""
