@@ -1,14 +1,32 @@
-"""One intra-op thread in every test: the number of threads changes bits."""
+"""What every test is given: one thread, and one process that starts others."""
 
 import pytest
 import torch
 
-pytest_plugins = ["topics"]  # the text and the task that the tests of word2vec share
+# The text and the task that the tests of word2vec share; `--stress`; what was skipped, and why.
+pytest_plugins = ["topics", "stress.plugin", "skips"]
 
 
 @pytest.fixture(autouse=True)
 def _one_thread():
+    """One intra-op thread in every test: the number of threads changes bits."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def launcher():
+    """Starts the processes of all real runs of the session: importing torch takes it seconds. Do not harm it."""
+    from offbeat.engines.local import Launcher
+
+    made = Launcher()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def starter(request, place):
+    """What a real run is built with: the launcher, or None for threads of this process (see `real.PLACES`)."""
+    return request.getfixturevalue("launcher") if place == "on processes" else None

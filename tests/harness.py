@@ -1,7 +1,7 @@
 """The simulator without the lab around it: built, run for so many updates, its rows as dictionaries."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -15,38 +15,67 @@ from offbeat.core.layout import Layout
 from offbeat.core.trace import Row
 from offbeat.engines.cluster import Cluster
 from offbeat.engines.sim import Sim
-from offbeat.lab.plan import Plan
-from offbeat.solvers.optimizers import OPTIMIZERS, optimizer_factory, start
+from offbeat.lab.runs.plan import Plan
+from offbeat.optim.steppers import OPTIMIZERS, optimizer_factory, start
 
 NEVER = 10**12
 
 
 class Stop:
-    """A watcher that ends the run after so many updates, samples or events, and can keep x after every update."""
+    """The watcher of the tests: ends a run after so many updates, samples or ticks.
 
-    def __init__(self, *, updates: float = math.inf, ticks: float = math.inf, keep: bool = False) -> None:
-        self.updates, self.ticks, self.keep = updates, ticks, keep
-        self.xs: list[Tensor] = []
-        self.sim: Sim | None = None
+    every -- how many updates (samples, where those are limited) lie between two looks at the run; at its end is one too
+    look -- called with the engine at each of them; the run ends when it says True
+    """
 
-    def watch(self, sim: Sim) -> "Stop":
-        self.sim = sim
-        sim.next_updates = 0 if self.keep else self.updates
+    def __init__(
+        self,
+        *,
+        updates: float = math.inf,
+        samples: float = math.inf,
+        ticks: float = math.inf,
+        every: float = math.inf,
+        look: Callable[[Any], object] | None = None,
+    ) -> None:
+        self.unit, self.limit = ("samples", samples) if samples < math.inf else ("updates", updates)
+        self.ticks, self.every, self.look = ticks, every, look
+        self.engine: Any = None
+
+    def watch(self, engine: Any) -> "Stop":
+        self.engine = engine
+        self._next()
         return self
 
+    def _next(self) -> None:
+        """Asks to be called at the next look."""
+        count = getattr(self.engine, self.unit)
+        setattr(self.engine, f"next_{self.unit}", min(self.limit, count - count % self.every + self.every))
+
     def mark(self) -> bool:
-        assert self.sim is not None
-        if self.keep and len(self.xs) < self.sim.updates:
-            self.xs.append(self.sim.point.x.clone())
-            assert len(self.xs) == self.sim.updates, "more than one update in one event"
-        return self.sim.updates >= self.updates
+        over = self.look is not None and bool(self.look(self.engine))
+        self._next()
+        return over or bool(getattr(self.engine, self.unit) >= self.limit)
 
     def tick(self) -> bool:
         self.ticks -= 1
         return self.ticks <= 0
 
     def suspicious(self, loss: float) -> bool:
+        """Any loss will do, and need not be shown again: real processes stand still for it."""
+        if self.engine is not None:
+            self.engine.loss_limit = math.inf
         return False
+
+
+class Path:
+    """The parameters after every update, for `Stop(every=1, look=...)`."""
+
+    def __init__(self) -> None:
+        self.xs: list[Tensor] = []
+
+    def __call__(self, engine: Any) -> None:
+        self.xs.append(engine.point.x.clone())
+        assert len(self.xs) == engine.updates, "more than one update in one event"
 
 
 def build(task: Any, solver: Any, cluster: Cluster, *, seed: int = 0, batch: int = 1, **options: Any) -> Sim:
@@ -59,13 +88,14 @@ def build(task: Any, solver: Any, cluster: Cluster, *, seed: int = 0, batch: int
 def simulate(task: Any, solver: Any, cluster: Cluster, *, updates: float, keep: bool = False, **options: Any) -> Any:
     """Runs it; `.rows` of the result are those of the finished trace, `.xs` the parameters after every update."""
     sim = build(task, solver, cluster, **options)
+    path = Path()
+    stop = Stop(updates=updates, every=1, look=path) if keep else Stop(updates=updates)
     try:
-        stop = Stop(updates=updates, keep=keep).watch(sim)
-        ended = sim.run(stop)
+        ended = sim.run(stop.watch(sim))
         sim.finish()
     finally:
         sim.close()
-    return Outcome(sim, ended, stop.xs)
+    return Outcome(sim, ended, path.xs)
 
 
 class Outcome:

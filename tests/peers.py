@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from harness import build
+from harness import Stop, build
 from offbeat.core.effects import Gradient
 from offbeat.core.layout import Layout
 from offbeat.core.seeds import key64
@@ -63,28 +63,12 @@ def starts(workers: int) -> np.ndarray:
     return np.array([[i, i**2] for i in range(workers)], dtype=float)
 
 
-class For:
-    """A watcher that ends a run at a virtual time, between events."""
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-
-    def mark(self) -> bool:
-        return False
-
-    def tick(self) -> bool:
-        return False
-
-    def suspicious(self, loss: float) -> bool:
-        return False
-
-
 def run_for(seconds: float, task: Any, solver: Any, machines: Any, **options: Any) -> Any:
     """The simulator after so many virtual seconds, its books open."""
     sim = build(task, solver, machines, **options)
     sim.deadline = seconds
     try:
-        sim.run(For(seconds))
+        sim.run(Stop())
     finally:
         sim.close()
     return sim

@@ -9,8 +9,8 @@ from torch import nn
 
 from harness import cluster, mlp_task
 from offbeat.core.budget import Amount, Budget
-from offbeat.lab.plan import Plan
-from offbeat.lab.run import execute
+from offbeat.lab.runs.execute import execute
+from offbeat.lab.runs.plan import Plan
 from offbeat.solvers.asgd import ASGD
 from offbeat.solvers.constant_delay import ConstantDelay
 from offbeat.solvers.sync import Sync

@@ -9,8 +9,9 @@ import pytest
 
 import browser
 from folders import evaluation, make
-from offbeat.report import delays, landscape
-from offbeat.report.build import build
+from offbeat.report.figures import loss_surface
+from offbeat.report.pages import delay_study
+from offbeat.report.pages.build import build
 from offbeat.report.read import find
 
 pytestmark = pytest.mark.slow
@@ -165,8 +166,8 @@ def test_landscapes_delays_and_sweeps_are_drawn(tab, tmp_path):
     )
     about = {"grid": 9, "directions": "pca", "explained": [0.7, 0.2], "solvers": ["asgd"], "seeds": [0]}
     (tmp_path / "landscape.json").write_text(json.dumps({**about, "task": "digits", "parameters": 9}))
-    pages = {"landscape": landscape.page(landscape.read(tmp_path))}
-    pages["delays"] = delays.page({w: np.random.default_rng(0).poisson(w - 1, 500) for w in (4, 8)}, "asgd")
+    pages = {"landscape": loss_surface.page(loss_surface.read(tmp_path))}
+    pages["delays"] = delay_study.page({w: np.random.default_rng(0).poisson(w - 1, 500) for w in (4, 8)}, "asgd")
     for w in (2, 4):
         for lr in (0.1, 0.2):
             status = "diverged" if (w, lr) == (4, 0.2) else "done"

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 import offbeat
 from harness import cluster, mlp_task, points
 from offbeat.core.budget import Amount, Budget, Target
-from offbeat.lab.folder import Folder
+from offbeat.lab.runs.folder import Folder
 from offbeat.solvers.asgd import ASGD
 from offbeat.solvers.parameter_server import ParameterServer
 from offbeat.solvers.sync import Sync
@@ -443,6 +443,11 @@ def test_nan_at_the_start_is_an_error_and_no_divergence(test, tmp_path):
         train(task, out=tmp_path / "run")
     assert "\n" not in str(caught.value)
     assert caught.value.exit_code == 2
+    if test is None:  # found by the first gradient: the run had begun, and its folder says how it ended
+        info = Folder(tmp_path / "run").read()
+        assert (info["status"], info["why"]) == ("failed", str(caught.value))
+    else:
+        assert not (tmp_path / "run").exists()
 
 
 def test_a_run_at_chance_level_is_stalled_and_one_that_learns_is_not():

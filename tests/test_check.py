@@ -10,10 +10,24 @@ from pathlib import Path
 import pytest
 
 import offbeat
+from offbeat.core.effects import Applied, Grad, Stepped
 from offbeat.core.errors import ConfigError
-from offbeat.lab.catalogue import bibliography, catalogue, references
-from offbeat.lab.check import check
+from offbeat.core.trace import Row
+from offbeat.lab import engines as lab_engines
+from offbeat.lab.catalogue import bibliography, catalogue, engines_of, references
+from offbeat.lab.config import make
+from offbeat.lab.contract import (
+    SGD,
+    Broken,
+    Case,
+    advance,
+    checks,
+    one_worker_is_the_optimizer_itself,
+    versions_are_monotone,
+)
+from offbeat.lab.contract.findings import check
 from offbeat.solvers import SOLVERS, build, hyper_parameters, solver_class
+from offbeat.solvers.asgd import ASGD
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -21,7 +35,7 @@ DOCS = Path(__file__).parent.parent / "docs"
 @pytest.fixture
 def nudge(tmp_path, monkeypatch):
     """The code of docs/adding.md, as nudge.py in the working folder."""
-    (code,) = re.findall(r"```python\n(.*?)```", (DOCS / "adding.md").read_text(encoding="utf-8"), re.S)
+    code, _ = re.findall(r"```python\n(.*?)```", (DOCS / "adding.md").read_text(encoding="utf-8"), re.S)
     (tmp_path / "nudge.py").write_text(code, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -126,7 +140,11 @@ def test_a_rule_in_single_precision_is_told_so(nudge, tmp_path):
     assert "torch.float32 was seen as well" in words["the dtype is kept"]
 
 
-def test_what_is_no_solver_is_refused_in_one_line(tmp_path):
+def test_what_is_no_solver_is_refused_in_one_line(tmp_path, monkeypatch, capsys):
+    from offbeat import cli
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
     (tmp_path / "wrong.py").write_text("x = 1\nfrom offbeat.core.solver import Solver\nclass Half(Solver): pass\n")
     (tmp_path / "bang.py").write_text("1 / 0\n")
     more = "from offbeat.solvers.asgd import ASGD\n"
@@ -143,10 +161,77 @@ def test_what_is_no_solver_is_refused_in_one_line(tmp_path):
         ("more:Free", "solver 'more:Free' must take the optimizer's factory as its argument `opt`"),
         ("agsd", "unknown solver 'agsd' (did you mean 'asgd'?)"),
     ]:
-        code, out, err = command(tmp_path, "check", name)
-        assert (code, out) == (2, "")
-        assert words in err
-        assert len(err.splitlines()) == 1
+        monkeypatch.setattr(sys, "argv", ["offbeat", "check", name])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        found = capsys.readouterr()
+        assert (end.value.code, found.out) == (2, "")
+        assert words in found.err
+        assert len(found.err.splitlines()) == 1
+    for name in ("wrong", "more"):
+        sys.modules.pop(name)
+
+
+# -- checks that could not fail once ---------------------------------------------------------------------------------
+
+
+class WithoutVersions(ASGD):
+    """Its server counts updates, and does not say at which of them a gradient is used."""
+
+    def on_call(self, s, worker, payload):
+        for effect in super().on_call(s, worker, payload):
+            yield Applied(effect.worker, effect.gradient) if isinstance(effect, Applied) else effect
+
+
+class Still(ASGD):
+    """Answers everybody and learns from nobody."""
+
+    def on_call(self, s, worker, payload):
+        if payload is None:
+            yield from super().on_call(s, worker, payload)
+
+
+class Uncounted(ASGD):
+    """Learns, and never announces that it has made an update."""
+
+    def on_call(self, s, worker, payload):
+        return [e for e in super().on_call(s, worker, payload) if not isinstance(e, Stepped)]
+
+
+@pytest.fixture
+def here(monkeypatch):
+    monkeypatch.setitem(sys.modules, "rules_of_this_test", sys.modules[__name__])
+    return lambda name, **options: Case(f"rules_of_this_test:{name}", **options)
+
+
+def test_a_server_that_hides_its_versions_is_told_so(here):
+    with pytest.raises(Broken, match="announces a gradient without saying at which"):
+        versions_are_monotone(here("WithoutVersions"))
+
+
+def test_a_trace_that_has_lost_its_versions_is_no_excuse(monkeypatch):
+    """As if the engine dropped the column: the rule has announced them, and the rows have none."""
+    at = Row._fields.index("version_applied")
+
+    def forgetful(sim, *amount):
+        advance(sim, *amount)
+        sim.rows[:] = [(*row[:at], None, *row[at + 1 :]) for row in sim.rows]
+
+    monkeypatch.setattr(checks, "advance", forgetful)
+    with pytest.raises(Broken, match="rows of the trace have lost their version"):
+        versions_are_monotone(Case("asgd"))
+
+
+def test_a_rule_that_makes_no_update_is_not_the_optimizer_itself(here):
+    """After no steps, everything is as far as a loop around the optimizer."""
+    with pytest.raises(Broken, match="makes 0 updates, and 30 were waited for"):
+        one_worker_is_the_optimizer_itself(here("Still", workers=1, alone=SGD))
+
+
+def test_a_rule_that_never_announces_an_update_is_not_waited_for_for_ever(here):
+    found = {f.check: f for f in check(here("Uncounted").solver, {})}
+    assert found["somebody is always busy"].words == "only 0 updates in 60 events"
+    assert "makes 0 updates" in found["one worker"].words
 
 
 # -- lists, papers, pages -------------------------------------------------------------------------------------------
@@ -159,6 +244,39 @@ def test_every_solver_is_listed_with_its_line_paper_and_engines():
         assert row["what"]
         assert row["paper"]
         assert "sim" in row["engines"].split(", ")
+
+
+def test_an_engine_says_why_it_cannot_run_a_solver():
+    def why(name):
+        return {row["engine"]: row["runs it"] for row in engines_of(name)}
+
+    lacks = "it asks for Lock, SharedAdd, SharedRead, Unlock"
+    assert why("hogwild") == {"sim": "yes", "local": "yes", "debug": lacks, "threads": "yes"}
+    assert (
+        why("asgd")["threads"]
+        == "it does not train in place, without a lock and without clipping, as plain and hogwild can"
+    )
+    for name in SOLVERS:
+        can = [engine for engine, answer in why(name).items() if answer == "yes"]
+        assert ", ".join(can) == next(r["engines"] for r in catalogue("solvers") if r["name"] == name)
+
+
+def test_an_engine_that_lacks_an_effect_names_it(monkeypatch):
+    poor = type("Poor", (), {"asks": frozenset({Grad})})
+    monkeypatch.setattr(lab_engines, "load_object", lambda path, what: poor)
+    assert lab_engines.ENGINES["sim"].why_not(ASGD) == "it asks for Call"
+
+
+def test_a_new_engine_is_one_line(monkeypatch):
+    """Everything that names engines asks the table: a further one is known to all of them."""
+    monkeypatch.setitem(lab_engines.ENGINES, "seventh", lab_engines.ENGINES["sim"])
+    assert make({"task": "quadratic", "engine": "seventh"}).engine == "seventh"
+    assert "seventh" in [row["name"] for row in catalogue("engines")]
+    assert catalogue("solvers")[0]["engines"].endswith("seventh")
+    run = offbeat.train("quadratic", budget="5updates", engine="seventh", out=False)
+    assert (run.status, run.summary["engine"]) == ("done", "seventh")
+    with pytest.raises(ConfigError, match="unknown engine 'eighth'; known: debug, local, seventh, sim, threads"):
+        make({"task": "quadratic", "engine": "eighth"})
 
 
 def test_every_citation_is_in_the_bibliography():

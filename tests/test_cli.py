@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from offbeat import cli
-from offbeat.lab.compare import Spread
 from offbeat.lab.config import known_keys
+from offbeat.lab.studies.compare import Spread
 from offbeat.report.numbers import spread
 
 
@@ -149,6 +149,12 @@ def test_divergence_has_its_own_exit_code_and_names_the_cause(offbeat):
         (["run", "digits", "--data", "text8"], ["'digits' brings its own data", "'text8'"]),
         (["run", "quadratic", "--solver", "plain", "--workers", "4"], ["plain", "one worker"]),
         (["run", "quadratic", "--set", "novalue"], ["key=value"]),
+        (["run", "quadratic", "--set", "task.dim=10_000_000_000"], ["dim from 1 to 100,000,000", "10000000000"]),
+        (["run", "quadratic", "--set", "task.noise=inf"], ["finite", "inf"]),
+        (["run", "quadratic", "--set", "task.batch=inf"], ["unknown option of task 'quadratic' 'batch'"]),
+        (["run", "digits", "--set", "task.model=[1,2]"], ["unknown model '[1, 2]'"]),
+        (["run", "quadratic", "--set", "optimizer.multipliers={x={lr=-1}}"], ["multipliers", "equal to 0", "-1"]),
+        (["run", "quadratic", "--set", f"task.noise={'[' * 9999}"], ["task.noise is nested too deeply"]),
         (["run", "digits", "--batch", "100000"], ["batch is 100000", "1437"]),
         (["run", "digits", "--global-batch", "30", "--workers", "4"], ["30", "4 workers"]),
         (["run", "digits", "--global-batch", "32", "--batch", "4"], ["not both"]),
@@ -213,6 +219,15 @@ def test_dry_run_runs_nothing_and_says_what_it_would_take(offbeat):
     assert code == 0
     assert {"memory", "disk", "wall_time", "gradients"} <= set(json.loads(out))
     assert not Path("runs").exists()
+
+
+def test_a_comparison_takes_no_outcome_of_another_configuration(offbeat):
+    base = ("compare", "quadratic", "--solvers", "asgd", "--seeds", "1", "--workers", "2", "--out", "c")
+    assert offbeat(*base, "--budget", "20updates")[0] == 0
+    code, _, err = offbeat(*base, "--budget", "30updates")
+    assert code != 0
+    assert "holds a run of another configuration" in err
+    assert offbeat(*base, "--budget", "20updates")[0] == 0, "what was there is still there"
 
 
 def test_a_sweep_is_one_tidy_table_and_skips_what_is_done(offbeat, tmp_path):
@@ -283,6 +298,13 @@ def test_a_sweep_with_a_bad_cell_does_not_start(offbeat, tmp_path, grid, said):
     assert not Path("sweeps").exists()
 
 
+def test_a_sweep_that_would_never_end_does_not_begin(offbeat, tmp_path):
+    (tmp_path / "many.toml").write_text(
+        'task = "quadratic"\n[sweep]\nseeds = 100_000_000\ngrid = { "optimizer.lr" = [0.1] }\n'
+    )
+    refused(offbeat("sweep", "many.toml", "--dry-run"), "at most 100,000 cells", "100,000,000")
+
+
 def test_a_sweep_needs_its_section(offbeat, tmp_path):
     (tmp_path / "none.toml").write_text('task = "quadratic"\n')
     refused(offbeat("sweep", "none.toml"), "[sweep]")
@@ -320,9 +342,21 @@ def test_a_comparison_gives_plain_sgd_one_undelayed_worker(offbeat):
     assert list(Path().glob("comparisons/*/comparison.png"))
 
 
-@pytest.mark.parametrize("what", ["solvers", "tasks", "models", "recipes"])
+@pytest.mark.parametrize("what", ["solvers", "tasks", "models", "engines"])
 def test_lists(offbeat, what):
-    assert offbeat("list", what)[0] == 0
+    code, out, _ = offbeat("list", what)
+    assert code == 0
+    assert len(out.splitlines()) > 2, "a heading, and something below it"
+
+
+def test_a_list_says_why_an_engine_cannot_run_a_solver(offbeat):
+    code, out, _ = offbeat("list", "solvers", "--why", "sync", "--json")
+    assert code == 0
+    rows = {row["engine"]: row["runs it"] for row in json.loads(out)}
+    assert rows["sim"] == "yes"
+    assert "in place, without a lock" in rows["threads"]
+    refused(offbeat("list", "solvers", "--why", "syncc"), "'syncc'", "'sync'")
+    refused(offbeat("list", "tasks", "--why", "sync"), "--why", "offbeat list solvers --why sync")
 
 
 def test_data_list(offbeat, monkeypatch, tmp_path):
@@ -352,8 +386,8 @@ def test_any_configuration_works_or_is_refused_in_one_line(values):
     """Through building and the first events: a ConfigError in one line, or a run; never anything else."""
     from offbeat.core.errors import ConfigError
     from offbeat.lab.config import make
-    from offbeat.lab.plan import build
-    from offbeat.lab.run import execute
+    from offbeat.lab.runs.execute import execute
+    from offbeat.lab.runs.plan import build
 
     merged = {"task.name": "quadratic", "budget.updates": 3, **values}
     merged = {k: v for k, v in merged.items() if v is not None}

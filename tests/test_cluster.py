@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 from hypothesis import given, settings
@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 
 from offbeat.core.errors import ConfigError
 from offbeat.engines.cluster import AllReduceCost, Cluster, Event, PerWorker
-from offbeat.engines.distributions import ZERO, Constant, Exponential, Gamma, Normal, Pareto
+from offbeat.engines.cluster.distributions import ZERO, Constant, Exponential, Gamma, Normal, Pareto
+from offbeat.engines.cluster.spelling import SPELLINGS
+
+
+def test_every_setting_has_a_spelling():
+    assert list(SPELLINGS) == [field.name for field in fields(Cluster)]
 
 
 def test_parse_reads_what_people_write():

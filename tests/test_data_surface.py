@@ -8,7 +8,7 @@ import pytest
 
 from offbeat import cli
 from offbeat.core.errors import DataError
-from offbeat.tasks import datasets, download, fetch, registries
+from offbeat.data import datasets, download, fetch, registries
 from tiny_data import IDX_NAMES, files_under, idx_contents, row, write
 
 

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offbeat.core.errors import ConfigError, DataError
-from offbeat.tasks import arrays
-from offbeat.tasks.arrays import IDX_IMAGES, IDX_LABELS, load, parse_cifar, parse_idx, text_file
-from offbeat.tasks.datasets import DATASETS, Web, cache_dir, dataset, status
-from offbeat.tasks.rawfiles import flaw
+from offbeat.data import arrays
+from offbeat.data.arrays import IDX_IMAGES, IDX_LABELS, load, parse_cifar, parse_idx, text_file
+from offbeat.data.datasets import DATASETS, Web, cache_dir, dataset, status
+from offbeat.data.rawfiles import flaw
 from tiny_data import idx, idx_contents, row, write
 
 
@@ -29,7 +29,7 @@ def as_bytes(data: bytes) -> np.ndarray:
 
 def test_importing_the_table_and_the_fetcher_imports_nothing_heavy():
     code = (
-        "import sys, offbeat.tasks.datasets, offbeat.tasks.fetch, offbeat.tasks.arrays;"
+        "import sys, offbeat.data.datasets, offbeat.data.fetch, offbeat.data.arrays;"
         "print([m for m in ('torch', 'numpy', 'PIL', 'sklearn') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=200)
@@ -227,6 +227,16 @@ def test_a_damaged_cache_is_noticed_on_load(tmp_path, damage, message):
         load("tiny", cache=tmp_path, table=table)
     with pytest.raises(DataError, match=rf"{message}.*; run: offbeat data get words$"):
         text_file("words", cache=tmp_path, table=table)
+
+
+def test_word2vec_does_not_train_on_a_damaged_text(tmp_path, monkeypatch):
+    pytest.importorskip("numba")
+    from offbeat.tasks.word2vec.skipgram import Word2Vec
+
+    monkeypatch.setenv("OFFBEAT_DATA", str(tmp_path))
+    write(tmp_path / "text8", {"text8": b" the sea the sea"})
+    with pytest.raises(DataError, match=r"is truncated: 16 of .*; run: offbeat data get text8$"):
+        Word2Vec("text8")
 
 
 # Real data: digits always, the others where the cache has them

@@ -17,7 +17,7 @@ from torch.optim import lr_scheduler
 
 from offbeat.core.errors import ConfigError
 from offbeat.core.stability import momentum_limit, nesterov_limit, sgd_limit
-from offbeat.solvers.delayed import Delayed, shift
+from offbeat.optim.delayed import Delayed, shift
 
 Factory = Callable[[Iterable[Any]], torch.optim.Optimizer]
 

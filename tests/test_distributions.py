@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offbeat.core.errors import ConfigError
-from offbeat.engines.distributions import (
+from offbeat.engines.cluster.distributions import (
     EXAMPLES,
     FOREVER,
     ZERO,

@@ -1,5 +1,8 @@
 """What the README and the pages of docs/ say is true: examples run, commands exist, links lead somewhere."""
 
+import contextlib
+import doctest
+import io
 import os
 import re
 import shlex
@@ -30,6 +33,59 @@ def test_the_first_example_is_ten_lines_and_runs(tmp_path, monkeypatch, capsys):
     accuracy = float(capsys.readouterr().out.split()[0])
     assert accuracy > 0.9
     assert len(list(Path("runs").iterdir())) == 1
+
+
+# Pages that are gone through from top to bottom, as a reader would.
+WALKED = ("clusters.md", "python.md", "runs.md", pytest.param("uneven.md", marks=pytest.mark.slow))
+
+
+def walk(page: str, folder: Path) -> list[tuple[str, str, str]]:
+    """What a page does, what it says comes out, and what does. "Save this as `x`:" names the file of the next block.
+
+    Python blocks share their names; a text block after one is what it prints. In a console block, lines after a command
+    are what it prints.
+    """
+    found: list[tuple[str, str, str]] = []
+    names: dict[str, object] = {"__name__": "__main__"}
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    for before, language, block in re.findall(r"(.*?)^```(\w*)\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE):
+        saved = re.search(r"[Ss]ave (?:this|it) as `([^`]+)`[^\n]*\n\n\Z", before)
+        if saved:
+            (folder / saved[1]).write_text(block, encoding="utf-8")
+        elif language == "python":
+            printed = io.StringIO()
+            with contextlib.redirect_stdout(printed):
+                exec(compile(block, page, "exec"), names)
+            found.append((block, "", printed.getvalue()))
+        elif language == "text" and not before.strip():
+            found[-1] = (found[-1][0], block, found[-1][2])
+        elif language == "console":
+            for command, wanted in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, flags=re.MULTILINE):
+                found.append((command, wanted, shell(command, folder)))
+    return found
+
+
+def shell(command: str, folder: Path) -> str:
+    """What the command prints; it must succeed."""
+    words = shlex.split(command, comments=True)
+    assert words[0] == "offbeat", command
+    done = subprocess.run(
+        [sys.executable, "-m", "offbeat", *words[1:]],
+        cwd=folder, env={**os.environ, "COLUMNS": "200"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{command}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("page", WALKED)
+def test_a_page_does_what_it_says_from_top_to_bottom(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    same = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    steps = walk(page, tmp_path)
+    assert sum(bool(wanted) for _, wanted, _ in steps) >= 3
+    for done, wanted, came in steps:
+        assert not wanted or doctest.OutputChecker().check_output(wanted, came, same), f"{done}\n{came}"
 
 
 COMMANDS = [

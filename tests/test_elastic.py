@@ -9,9 +9,10 @@ from harness import cluster, simulate
 from offbeat.core.effects import Gradient
 from offbeat.core.errors import ConfigError
 from offbeat.core.solver import World
-from offbeat.solvers.ea_wild import EAWild
-from offbeat.solvers.easgd import EAMSGD, EASGD
-from offbeat.solvers.optimizers import optimizer_factory
+from offbeat.optim.steppers import optimizer_factory
+from offbeat.solvers.ea_msgd import EAMSGD
+from offbeat.solvers.ea_wild_groups import EAWildGroups
+from offbeat.solvers.easgd import EASGD
 from offbeat.solvers.plain import Plain
 from offbeat.tasks.idle import Idle
 from offbeat.tasks.quadratic import Quadratic
@@ -107,8 +108,8 @@ def test_b12_an_exchange_conserves_the_sum():
         spread(EASGD, sgd(0.1), alpha=0.3),
         spread(EASGD, sgd(0.1), alpha=0.3, order="arrival"),
         spread(EAMSGD, sgd(0.1), alpha=0.3, delta=0.9),
-        spread(EAWild, sgd(0.1), alpha=0.3),
-        spread(EAWild, sgd(0.1), alpha=0.3, locked=True),
+        spread(EAWildGroups, sgd(0.1), alpha=0.3),
+        spread(EAWildGroups, sgd(0.1), alpha=0.3, locked=True),
     ],
     ids=["easgd", "by arrival", "ea-msgd", "ea-wild", "ea-wild locked"],
 )
@@ -155,7 +156,7 @@ def test_b31_without_a_spring_the_look_ahead_point_is_nesterov():
             y.grad = torch.tensor(gradient_of(NOISY)(y.numpy(), i, k))
             opt.step()
         assert w.k == 40
-        torch.testing.assert_close(w.x + 0.9 * w.memory["v"], y, rtol=1e-12, atol=1e-14)
+        torch.testing.assert_close(w.x + 0.9 * w.v, y, rtol=1e-12, atol=1e-14)
 
 
 def test_ea_msgd_follows_the_plain_loop():
@@ -178,7 +179,7 @@ def test_rho_is_alpha_over_eta_and_follows_the_schedule():
         assert solver.strength(solver.init_worker(0, None, World(3, Flat.layout, (0, 1, 2)))) == pytest.approx(alpha)
 
 
-@pytest.mark.parametrize("kind", [EASGD, EAMSGD, EAWild])
+@pytest.mark.parametrize("kind", [EASGD, EAMSGD, EAWildGroups])
 def test_alpha_and_rho_together_are_refused(kind):
     with pytest.raises(ConfigError, match="not both"):
         kind(sgd(0.1), alpha=0.1, rho=1.0)
@@ -205,7 +206,7 @@ def test_workers_take_any_optimizer(name):
 @pytest.mark.parametrize("locked", [False, True])
 @pytest.mark.parametrize("memory", ["0s", "4ms"])
 def test_one_worker_of_ea_wild_is_easgd_bit_for_bit(memory, locked):
-    wild = EAWild(sgd(0.1), alpha=0.3, locked=locked, atomic=locked)
+    wild = EAWildGroups(sgd(0.1), alpha=0.3, locked=locked, atomic=locked)
     a = simulate(NOISY, wild, cluster(1, memory=memory), updates=30)
     b = simulate(NOISY, EASGD(sgd(0.1), alpha=0.3), cluster(1), updates=30)
     assert torch.equal(a.sim.workers[0].state.x, b.sim.workers[0].state.x)
@@ -231,9 +232,9 @@ class Mine:
 
 def test_a_group_is_synchronous_and_its_replicas_are_equal_to_the_bit():
     """Groups of 2 of 5 workers: {0, 1}, {2, 3}, {4}; gradients weighted by samples within a group."""
-    sim = run_for(0.105, Mine(5), EAWild(sgd(1.0), alpha=0.0, group=2), cluster(5, compute="gamma(9ms, 1ms)"))
+    sim = run_for(0.105, Mine(5), EAWildGroups(sgd(1.0), alpha=0.0, group=2), cluster(5, compute="gamma(9ms, 1ms)"))
     states = [w.state for w in sim.workers]
-    assert [s.memory["members"] for s in states] == [(0, 1), (0, 1), (2, 3), (2, 3), (4,)]
+    assert [s.members for s in states] == [(0, 1), (0, 1), (2, 3), (2, 3), (4,)]
     for members in ((0, 1), (2, 3), (4,)):
         mean = sum((i + 1) * i for i in members) / sum(i + 1 for i in members)
         for i in members:
@@ -244,7 +245,7 @@ def test_a_group_is_synchronous_and_its_replicas_are_equal_to_the_bit():
 
 
 def test_one_member_exchanges_for_its_group():
-    sim = run_for(0.105, NOISY, EAWild(sgd(0.1), alpha=0.1, group=3), cluster(6, memory="1ms"))
+    sim = run_for(0.105, NOISY, EAWildGroups(sgd(0.1), alpha=0.1, group=3), cluster(6, memory="1ms"))
     exchanges = sim.server.version
     assert exchanges in (sim.updates, sim.updates + 1, sim.updates + 2), "one a step of each of the two groups"
     for group in ((0, 1, 2), (3, 4, 5)):
@@ -254,9 +255,9 @@ def test_one_member_exchanges_for_its_group():
 
 def test_random_groups_are_a_partition_drawn_from_the_seed():
     def groups(seed):
-        solver = EAWild(sgd(0.1), group=3, grouping="random")
+        solver = EAWildGroups(sgd(0.1), group=3, grouping="random")
         world = World(10, Flat.layout, tuple(range(10)), seed=seed)
-        return [solver.init_worker(i, torch.zeros(2), world).memory["members"] for i in range(10)]
+        return [solver.init_worker(i, torch.zeros(2), world).members for i in range(10)]
 
     for seed in range(5):
         found = groups(seed)
@@ -269,15 +270,15 @@ def test_random_groups_are_a_partition_drawn_from_the_seed():
 def test_a_group_goes_on_without_its_lost_leader():
     events = ["lose 0 at 52ms"]
     machines = cluster(4, compute="10ms", memory="4ms", events=events)
-    sim = run_for(0.3, NOISY, EAWild(sgd(0.1), alpha=0.1, group=2, locked=True), machines)
-    assert sim.workers[1].state.memory["members"] == (1,)
+    sim = run_for(0.3, NOISY, EAWildGroups(sgd(0.1), alpha=0.1, group=2, locked=True), machines)
+    assert sim.workers[1].state.members == (1,)
     assert sim.workers[1].state.k > 10
     assert sim.memory.holder is None or sim.memory.holder != 0
 
 
 def test_a_schedule_keeps_the_replicas_of_a_group_equal():
     """Members finish at different moments of the work clock; the group steps at one."""
-    solver = EAWild(sgd(0.1), alpha=0.1, group=2)
+    solver = EAWildGroups(sgd(0.1), alpha=0.1, group=2)
     solver.schedule = lambda work: 1 / (1 + work)
     sim = run_for(0.2, NOISY, solver, cluster(6, compute="gamma(10ms, 5ms)"))
     for a, b in ((0, 1), (2, 3), (4, 5)):
@@ -288,7 +289,7 @@ def test_a_schedule_keeps_the_replicas_of_a_group_equal():
 
 def test_workers_cannot_join_a_group_later():
     with pytest.raises(ConfigError, match="join later"):
-        simulate(Idle(), EAWild(sgd(0.1), group=2), cluster(3, events=["join 2 at 1s"]), updates=1)
+        simulate(Idle(), EAWildGroups(sgd(0.1), group=2), cluster(3, events=["join 2 at 1s"]), updates=1)
 
 
 # -- the lock and the clock ---------------------------------------------------------------------------------------
@@ -298,8 +299,8 @@ def test_workers_cannot_join_a_group_later():
 def test_locked_exchanges_queue_and_lock_free_ones_overlap(workers):
     """Compute Z = 10 ms, exchange 2 M = 8 ms. Without a lock W / (Z + 2 M); with it no more than 1 / (2 M)."""
     machines = cluster(workers, compute="10ms", memory="4ms")
-    free = run_for(9.0, Idle(100), EAWild(sgd(0.1)), machines)
-    locked = run_for(9.0, Idle(100), EAWild(sgd(0.1), locked=True), machines)
+    free = run_for(9.0, Idle(100), EAWildGroups(sgd(0.1)), machines)
+    locked = run_for(9.0, Idle(100), EAWildGroups(sgd(0.1), locked=True), machines)
     assert free.updates == pytest.approx(9.0 * workers / 0.018, abs=workers)
     assert locked.updates == pytest.approx(9.0 * min(workers / 0.018, 1 / 0.008), abs=2 * workers)
     assert free.bytes / free.server.version == pytest.approx(locked.bytes / locked.server.version, rel=1e-2)
@@ -307,7 +308,7 @@ def test_locked_exchanges_queue_and_lock_free_ones_overlap(workers):
 
 def test_the_work_is_the_same_with_and_without_the_lock_when_nobody_is_in_the_way():
     machines = cluster(1, compute="10ms", memory="4ms")
-    free = simulate(NOISY, EAWild(sgd(0.1)), machines, updates=25)
-    locked = simulate(NOISY, EAWild(sgd(0.1), locked=True), machines, updates=25)
+    free = simulate(NOISY, EAWildGroups(sgd(0.1)), machines, updates=25)
+    locked = simulate(NOISY, EAWildGroups(sgd(0.1), locked=True), machines, updates=25)
     assert torch.equal(free.x, locked.x)
     assert free.sim.now == locked.sim.now

@@ -9,7 +9,6 @@ import torch
 from harness import Stop, build, cluster
 from offbeat.core.effects import AllReduce, Applied, Grad, Lock, Send, SharedRead, Stepped, Unlock, Wait
 from offbeat.core.solver import Solver
-from offbeat.engines import checkpoint
 from offbeat.solvers.allreduce import AllReduceSGD
 from offbeat.solvers.hogwild import Hogwild
 from offbeat.tasks.idle import Idle
@@ -255,10 +254,10 @@ def test_a_timing_only_run_can_be_saved():
     solver = Hogwild(sgd(0.1))
     sim = build(Idle(800), solver, cluster(3, memory="1ms"))
     sim.run(Stop(ticks=50).watch(sim))
-    tree = checkpoint.save(sim, tensors := {})
+    tree = sim.save(tensors := {})
     assert not tensors
     again = build(Idle(800), solver, cluster(3, memory="1ms"))
-    checkpoint.restore(again, tree, tensors)
+    again.restore(tree, tensors)
     for s in (sim, again):
         s.run(Stop(ticks=100).watch(s))
     assert (again.now, again.updates, again.bytes) == (sim.now, sim.updates, sim.bytes)
@@ -268,5 +267,5 @@ def test_a_timing_only_run_can_be_saved():
 def test_when_everybody_has_left_their_parameters_are_still_there():
     sim = build(Flat(), AllReduceSGD(sgd(0.1)), cluster(2), samples_per_worker=3)
     assert sim.run(Stop().watch(sim)) == "idle"
-    assert sim.living == 0
+    assert sim.context.living == 0
     assert sim.point.x.tolist() == [0.0, 0.0]

@@ -9,9 +9,13 @@ import pytest
 import offbeat
 from folders import make
 from offbeat.core.errors import ConfigError
-from offbeat.report import as_matplotlib, chrome_trace, spacetime, tensorboard, workers
+from offbeat.report import chrome_trace, tensorboard
+from offbeat.report.draw import as_matplotlib
+from offbeat.report.draw.figure import Figure
 from offbeat.report.export import save_figures, save_tables
-from offbeat.report.figure import Figure
+from offbeat.report.figures import spacetime, workers
+from offbeat.report.figures.gallery import View
+from offbeat.report.groups import group
 from offbeat.report.read import RunFiles, find
 
 
@@ -136,6 +140,15 @@ def test_every_figure_and_table_of_a_report_becomes_a_file(tmp_path):
         save_figures(runs, "gif", 3.35, None)
 
 
+def test_figures_for_papers_come_without_a_title_on_request(tmp_path):
+    runs = find([make(tmp_path / "a", solver="asgd")])
+    for title in (True, False):
+        for path in save_figures(runs, "svg", 3.35, None, title=title)(tmp_path / str(title)):
+            if path.stem == "curve-loss":
+                assert (">Loss<" in path.read_text()) == title
+                assert "virtual time (s)" in path.read_text()
+
+
 def test_a_run_reports_and_plots_itself_from_memory_and_from_its_folder(tmp_path):
     kept = offbeat.train("quadratic", "asgd", 3, budget="40updates", out=tmp_path / "run")
     loose = offbeat.train("quadratic", "asgd", 3, budget="40updates", out=False)
@@ -157,7 +170,7 @@ def test_a_run_reports_and_plots_itself_from_memory_and_from_its_folder(tmp_path
 
 def test_the_timeline_agrees_with_the_books_of_the_engine(tmp_path):
     """Without barrier and queue nothing waits: what is drawn sums to what the workers were charged."""
-    cluster = offbeat.Cluster.parse(workers=3, compute="normal(10ms, 3ms)", latency="2ms")
+    cluster = offbeat.Cluster.parse(workers=3, compute="normal(10ms, 3ms)", latency="2ms", delay="5ms@1")
     run = offbeat.train("quadratic", "asgd", cluster, budget="60updates", out=tmp_path / "run")
     files = RunFiles.open(run.path)
     end = files.trace_end
@@ -165,8 +178,12 @@ def test_the_timeline_agrees_with_the_books_of_the_engine(tmp_path):
         drawn = {k: float(np.diff(np.clip(v, 0, end), axis=1).sum()) for k, v in workers._pieces(a, end).items()}
         assert sum(drawn.values()) == pytest.approx(end)
         assert drawn["computing"] == pytest.approx(booked["computing"], abs=1e-9)
+        assert drawn["delayed"] == pytest.approx(booked["delayed"], abs=1e-9)
+        assert (drawn["delayed"] > 0) == (a.worker == 1)
         # What was under way when the run ended is not known to have arrived: at most one message each.
         assert drawn["communicating"] == pytest.approx(booked["communicating"], abs=4.1e-3)
+    shown = next(iter(workers.timeline(View(group([files]))).views.values()))
+    assert {m.name: m.colour for m in shown.marks}["delayed"] == "@delayed"
 
 
 def test_gradients_applied_at_the_same_instant_share_a_label():

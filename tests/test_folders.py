@@ -9,7 +9,8 @@ from PIL import Image
 
 import offbeat
 from offbeat.core.errors import ConfigError, DataError
-from offbeat.tasks.folders import MEAN, STD, decode, folder_task, listing
+from offbeat.data.pictures import MEAN, STD, decode, listing
+from offbeat.tasks.image_folder import folder_task
 from tiny_data import files_under
 
 
@@ -83,7 +84,7 @@ def test_the_second_load_reads_no_picture(folder, tmp_path, monkeypatch):
     make(folder, tmp_path / "cache")
     before = files_under(tmp_path / "cache")
     assert len(before) == 2
-    monkeypatch.setattr("offbeat.tasks.folders.decode", lambda *_: pytest.fail("decoded again"))
+    monkeypatch.setattr("offbeat.data.pictures.decode", lambda *_: pytest.fail("decoded again"))
     make(folder, tmp_path / "cache")
     assert files_under(tmp_path / "cache") == before
 

@@ -10,11 +10,11 @@ from offbeat import cli
 from offbeat.core.errors import ConfigError
 from offbeat.core.layout import Layout
 from offbeat.core.task import Point
-from offbeat.lab.landscape import compute, filter_normalised, principal, trajectory
-from offbeat.lab.plan import build_task
-from offbeat.report import landscape
-from offbeat.report.as_plotly import spec
-from offbeat.report.figure import Axis, Figure, Heat, Path3, Surface
+from offbeat.lab.runs.tasks import build_task
+from offbeat.lab.studies.landscape import compute, filter_normalised, principal, trajectory
+from offbeat.report.draw.as_plotly import spec
+from offbeat.report.draw.figure import Axis, Figure, Heat, Path3, Surface
+from offbeat.report.figures import loss_surface
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def test_random_directions_have_the_norm_of_each_filter_and_leave_biases_alone()
 
 def test_every_point_of_the_grid_has_the_held_out_loss_of_its_parameters(runs, tmp_path):
     assert compute(runs, tmp_path / "land", grid=3, pool=2)
-    found = landscape.read(tmp_path / "land")
+    found = loss_surface.read(tmp_path / "land")
     points = torch.cat([trajectory(p).points for p in runs]).double()
     plane = principal(points)
     task = build_task("digits", {}, 32)
@@ -93,8 +93,8 @@ def test_the_numbers_do_not_depend_on_the_pool_and_are_computed_once(runs, tmp_p
 
 def test_surface_and_contours_are_drawn_with_a_path_for_each_run(runs, tmp_path):
     compute(runs, tmp_path / "land", grid=4)
-    found = landscape.read(tmp_path / "land")
-    surface, contour = landscape.charts(found)
+    found = loss_surface.read(tmp_path / "land")
+    surface, contour = loss_surface.charts(found)
     for figure in surface.views.values():
         assert sum(isinstance(m, Surface) for m in figure.marks) == 1
         assert [m.name for m in figure.marks if isinstance(m, Path3)] == ["asgd", "sync"]
@@ -102,7 +102,7 @@ def test_surface_and_contours_are_drawn_with_a_path_for_each_run(runs, tmp_path)
         heat = figure.marks[0]
         assert isinstance(heat, Heat)
         assert heat.contours
-    assert "of the variance" in landscape.page(found).html()
+    assert "of the variance" in loss_surface.page(found).html()
 
 
 def test_runs_without_a_saved_way_are_refused_in_one_line(tmp_path):
@@ -123,8 +123,8 @@ def test_the_surface_is_seen_from_below_its_slope(side):
     b, a = np.mgrid[-1:1:5j, -1:1:5j]
     z = 3.0 - (side[0] * a + side[1] * b)  # low at the corner `side`
     z[0, 2] = np.inf
-    azimuth = np.radians(landscape._below(z))
+    azimuth = np.radians(loss_surface._below(z))
     assert np.sign(np.round([np.cos(azimuth), np.sin(azimuth)], 9)).tolist() == list(side)
-    drawn = Figure("s", Axis("x"), Axis("y"), (Surface(a[0], b[:, 0], z, "loss", landscape._below(z)),))
+    drawn = Figure("s", Axis("x"), Axis("y"), (Surface(a[0], b[:, 0], z, "loss", loss_surface._below(z)),))
     eye = spec(drawn)["layout"]["scene"]["camera"]["eye"]
     assert np.sign([eye["x"], eye["y"]]).tolist() == list(side)

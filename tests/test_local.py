@@ -12,73 +12,16 @@ from harness import mlp_task
 from offbeat import solver
 from offbeat.core.errors import ConfigError
 from offbeat.core.feed import Feed
-from offbeat.core.trace import Row
 from offbeat.engines.cluster import Cluster
-from offbeat.engines.local import Cradle, Fault, Local, Options
-from offbeat.engines.sim import Sim
-
-
-@pytest.fixture(scope="module")
-def cradle():
-    made = Cradle()
-    yield made
-    made.close()
-
-
-class Until:
-    """Ends a run after so many updates, or whatever else is asked of it."""
-
-    def __init__(self, engine, updates):
-        self.engine = engine
-        engine.next_updates = updates
-        self.losses = []
-
-    def mark(self):
-        return True
-
-    def tick(self):
-        return False
-
-    def suspicious(self, loss):
-        self.losses.append(loss)
-        self.engine.loss_limit = float("inf")
-        return False
-
-
-def run(cradle, rule, *, workers=2, updates=20, task=None, options=None, watcher=Until, **cluster):
-    """A run on real processes, to its end; the engine, closed."""
-    task = mlp_task() if task is None else task
-    feed = Feed(task.size, batch=8, workers=workers, seed=3)
-    machines = Cluster.parse(workers=workers, **cluster)
-    engine = Local(task, rule, machines, feed, seed=3, options=options or Options(gap=True), cradle=cradle)
-    try:
-        engine.ended = engine.run(watcher(engine, updates))
-        engine.finish()
-        engine.x = engine.point.x
-    finally:
-        engine.close()
-    return engine
-
-
-def simulated(rule, *, workers=2, updates=20, task=None, **cluster):
-    task = mlp_task() if task is None else task
-    feed = Feed(task.size, batch=8, workers=workers, seed=3)
-    sim = Sim(task, rule, Cluster.parse(workers=workers, **cluster), feed, seed=3, gap=True)
-    sim.run(Until(sim, updates))
-    sim.close()
-    return sim
-
-
-def rows_of(engine):
-    return [Row(*r) for r in engine.rows]
-
+from offbeat.engines.local import Fault, Local, Options
+from real import rows_of, run, simulated
 
 # -- the same rules, the same bits -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["plain", "asgd", "dc-asgd", "dana-slim"])
-def test_with_one_worker_it_computes_what_the_simulator_computes(cradle, name):
-    local = run(cradle, solver(name, lr=0.1), workers=1)
+def test_with_one_worker_it_computes_what_the_simulator_computes(launcher, name):
+    local = run(launcher, solver(name, lr=0.1), workers=1)
     sim = simulated(solver(name, lr=0.1), workers=1)
     assert torch.equal(local.x, sim.point.x)
     one, other = rows_of(local)[:20], rows_of(sim)[:20]
@@ -87,15 +30,15 @@ def test_with_one_worker_it_computes_what_the_simulator_computes(cradle, name):
 
 
 @pytest.mark.parametrize("workers", [2, 3])
-def test_a_barrier_makes_the_order_of_arrival_irrelevant(cradle, workers):
-    local = run(cradle, solver("sync", lr=0.1, momentum=0.9), workers=workers, updates=10)
+def test_a_barrier_makes_the_order_of_arrival_irrelevant(launcher, workers):
+    local = run(launcher, solver("sync", lr=0.1, momentum=0.9), workers=workers, updates=10)
     sim = simulated(solver("sync", lr=0.1, momentum=0.9), workers=workers, updates=10)
     assert torch.equal(local.x, sim.point.x)
 
 
-def test_statistics_of_batch_norm_come_back_from_the_workers(cradle):
+def test_statistics_of_batch_norm_come_back_from_the_workers(launcher):
     task = mlp_task(norm=True)
-    local = run(cradle, solver("asgd", lr=0.1), workers=1, task=task, updates=99, options=Options(quota=160))
+    local = run(launcher, solver("asgd", lr=0.1), workers=1, task=task, updates=99, options=Options(quota=160))
     sim = simulated(solver("asgd", lr=0.1), workers=1, task=task)
     assert local.ended == "idle"
     assert torch.equal(local.x, sim.point.x)
@@ -106,8 +49,8 @@ def test_statistics_of_batch_norm_come_back_from_the_workers(cradle):
 # -- the books -------------------------------------------------------------------------------------------------------
 
 
-def test_every_batch_drawn_has_a_row_and_staleness_is_conserved(cradle):
-    engine = run(cradle, solver("asgd", lr=0.1), workers=3, updates=40)
+def test_every_batch_drawn_has_a_row_and_staleness_is_conserved(launcher):
+    engine = run(launcher, solver("asgd", lr=0.1), workers=3, updates=40)
     rows = rows_of(engine)
     drawn = {(i, k) for i in range(3) for k in range(int(engine.arena.draws[i]))}
     assert {(r.source, r.draw) for r in rows if r.draw is not None} == drawn
@@ -123,8 +66,8 @@ def test_every_batch_drawn_has_a_row_and_staleness_is_conserved(cradle):
     assert ages == 40 * (3 - 1)
 
 
-def test_seconds_are_accounted_for(cradle):
-    engine = run(cradle, solver("asgd", lr=0.1), workers=2, updates=12, delay=["5ms", "20ms@1"])
+def test_seconds_are_accounted_for(launcher):
+    engine = run(launcher, solver("asgd", lr=0.1), workers=2, updates=12, delay=["5ms", "20ms@1"])
     for i, (share, delay) in enumerate(zip(engine.breakdown(), (0.005, 0.025), strict=True)):
         finished = sum(r.applied and r.worker == i for r in rows_of(engine))
         assert share["delayed"] >= finished * delay
@@ -149,17 +92,17 @@ def test_what_the_machine_itself_decides_cannot_be_set(setting):
         )
 
 
-def test_a_task_that_cannot_be_sent_is_named(cradle):
+def test_a_task_that_cannot_be_sent_is_named(launcher):
     task = mlp_task()
     task.handle = threading.Lock()
     with pytest.raises(ConfigError, match=r"task cannot be sent.*'handle'.*cannot pickle"):
-        run(cradle, solver("asgd"), task=task)
+        run(launcher, solver("asgd"), task=task)
 
 
-def test_an_error_in_the_model_ends_the_run_with_its_words(cradle):
+def test_an_error_in_the_model_ends_the_run_with_its_words(launcher):
     options = Options(faults=(Fault("raise", 2, worker=1),))
     with pytest.raises(Exception, match="worker 1 failed: RuntimeError: injected"):
-        run(cradle, solver("asgd"), options=options, updates=10**9)
+        run(launcher, solver("asgd"), options=options, updates=10**9)
 
 
 # -- the surface -------------------------------------------------------------------------------------------------------
@@ -194,6 +137,7 @@ assert sum(run.trace["applied"].to_pylist()) == 30
 """
 
 
+@pytest.mark.processes
 def test_a_script_without_a_main_guard_works_with_classes_and_lambdas_of_its_own(tmp_path):
     done = subprocess.run(
         [sys.executable, "-"], input=SCRIPT, capture_output=True, text=True, cwd=tmp_path, timeout=200

@@ -12,13 +12,16 @@ from harness import build, cluster, mlp_task, simulate
 from offbeat.core.errors import ConfigError
 from offbeat.core.reduction import hierarchical_mean, weighted_mean
 from offbeat.core.seeds import key64
-from offbeat.solvers.allreduce import AllReduceSGD, Hierarchical
-from offbeat.solvers.local_sgd import DiLoCo, LocalSGD, SlowMo
+from offbeat.solvers.allreduce import AllReduceSGD
+from offbeat.solvers.diloco import DiLoCo
+from offbeat.solvers.hierarchical import Hierarchical
+from offbeat.solvers.local_sgd import LocalSGD
+from offbeat.solvers.slowmo import SlowMo
 from offbeat.solvers.sync import Sync
 from offbeat.tasks.idle import Idle
 from offbeat.tasks.quadratic import Quadratic
 from peers import Quartic, gradient_of, run_for, sgd
-from test_oracles import OPTIMIZERS, Uneven, sync_case
+from synchronous import OPTIMIZERS, Uneven, sync_case
 
 NOISY = Quadratic(3, noise=0.5)
 CURVED = Quartic(3, noise=0.5)

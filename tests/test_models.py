@@ -217,7 +217,7 @@ def test_cifar10_full_pools_like_caffe():
 
 def test_the_multipliers_of_cifar10_full_reach_the_optimizer():
     """One step of the configured optimizer against Caffe's update by hand: v = mu v + lr_m (g + wd_m w)."""
-    from offbeat.solvers.optimizers import factors_of, optimizer_factory, start
+    from offbeat.optim.steppers import factors_of, optimizer_factory, start
 
     config = make({"task": "cifar10", "optimizer": {"lr": 0.5}})
     assert (config.optimizer.options, config.batch) == ({"momentum": 0.9, "weight_decay": 0.004}, 100)
@@ -360,7 +360,7 @@ def test_a_wrong_model_or_option_is_told_in_one_line(options, message):
 
 
 def test_caffes_scaling_takes_off_the_mean_picture():
-    from offbeat.tasks.arrays import load
+    from offbeat.data.arrays import load
 
     unit, caffe = load("digits", scaling="unit"), load("digits", scaling="caffe")
     torch.testing.assert_close(caffe.train_x, 255 * (unit.train_x - unit.train_x.mean(0)), atol=1e-3, rtol=1e-5)

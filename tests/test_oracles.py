@@ -1,6 +1,6 @@
 """The simulator and its solvers against independent references: closed forms, hand-written loops, counting.
 
-Names A1, B5, ... are those of the algorithm notes: A are stability limits, B identities. "Bitwise" is meant.
+A1, A2, ... are stability limits, B1, B2, ... identities, numbered through all the tests. "Bitwise" is meant.
 """
 
 import math
@@ -19,30 +19,21 @@ import offbeat
 import oracles.events
 import oracles.loops
 import oracles.quadratic
-from harness import Mlp, build, cluster, mlp_task, points, simulate
-from offbeat.core.effects import Gradient
+from harness import Mlp, cluster, mlp_task, points, simulate
 from offbeat.core.layout import Layout
 from offbeat.core.seeds import key64
 from offbeat.core.task import Point
+from offbeat.optim.steppers import TorchStepper
 from offbeat.solvers.asgd import ASGD
 from offbeat.solvers.constant_delay import ConstantDelay
-from offbeat.solvers.optimizers import Stepper
 from offbeat.solvers.parameter_server import ParameterServer
 from offbeat.solvers.plain import Plain
 from offbeat.solvers.sync import Sync
 from offbeat.tasks.idle import Idle
 from offbeat.tasks.models.lenet import lenet5
 from offbeat.tasks.quadratic import Quadratic
+from synchronous import OPTIMIZERS, Uneven, draws, sync_case
 
-OPTIMIZERS = {
-    "sgd": partial(torch.optim.SGD, lr=0.05),
-    "momentum": partial(torch.optim.SGD, lr=0.02, momentum=0.9),
-    "nesterov": partial(torch.optim.SGD, lr=0.02, momentum=0.9, nesterov=True),
-    "adam": partial(torch.optim.Adam, lr=0.01),
-    "adamw": partial(torch.optim.AdamW, lr=0.01),
-    "adagrad": partial(torch.optim.Adagrad, lr=0.05),
-    "rmsprop": partial(torch.optim.RMSprop, lr=0.01),
-}
 SGD = OPTIMIZERS["sgd"]
 
 
@@ -121,13 +112,6 @@ def test_a2_the_fastest_learning_rate_under_a_constant_delay(tau):
 # -- B1: one worker is SGD ----------------------------------------------------------------------------------------
 
 
-def draws(task, seed, batch, count, train):
-    """The first draws of source 0, and their keys, handed to the reference as plain data."""
-    feed = build(task, Plain(SGD), cluster(), seed=seed, batch=batch).feed
-    picked = [torch.from_numpy(feed.indices(0, k).copy()) for k in range(count)]
-    return [(train[0][i], train[1][i]) for i in picked], [key64(seed, "model", 0, k) for k in range(count)]
-
-
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_b1_one_worker_is_a_torch_loop_bit_for_bit(name):
     train = points(90)
@@ -177,23 +161,6 @@ def test_a_different_optimizer_gives_other_parameters():
 # -- B2: synchronous is one large batch ---------------------------------------------------------------------------
 
 
-def sync_case(workers, steps, batch, double=False):
-    train = points(120)
-    train = (train[0].double(), train[1]) if double else train
-
-    def make():
-        return Mlp(None if double else nn.Dropout(0.2)).to(torch.float64 if double else torch.float32)
-
-    task = offbeat.task(make, F.cross_entropy, train)
-    batches, keys = draws(task, 0, batch, workers * steps, train)
-    rounds = [batches[k * workers : (k + 1) * workers] for k in range(steps)]
-    seeds = [keys[k * workers : (k + 1) * workers] for k in range(steps)]
-    # Worker 0 is the slowest: gradients arrive in the opposite order.
-    compute = ["10ms", *(f"{(20 * workers - i)}ms@{i}" for i in range(workers))]
-    torch.manual_seed(0)
-    return task, make(), rounds, seeds, cluster(workers, compute=compute)
-
-
 @pytest.mark.parametrize("name", ["sgd", "momentum", "adam"])
 @pytest.mark.parametrize("workers", [2, 3, 5])
 def test_b2_sync_sums_in_worker_order_bit_for_bit(workers, name):
@@ -222,23 +189,6 @@ def test_b2_sync_is_one_fused_batch_up_to_rounding(workers):
     expected = oracles.loops.train(model, F.cross_entropy, OPTIMIZERS["momentum"], fused, [0] * len(fused))
     out = simulate(task, Sync(OPTIMIZERS["momentum"]), machines, updates=20, batch=6, partition="interleaved")
     torch.testing.assert_close(out.x, expected, rtol=1e-12, atol=1e-13)
-
-
-class Uneven:
-    """Gradient i of a round stands for i + 1 samples and equals (i + 1) everywhere."""
-
-    name, size, nbytes = "uneven", None, 16
-    layout = Layout.of([("x", (2,))])
-
-    def __init__(self, workers):
-        self.counts = {key64(0, "model", i, 0): i + 1 for i in range(workers)}
-
-    def init(self, seed):
-        return Point(torch.zeros(2, dtype=torch.float64))
-
-    def gradient(self, point, batch, key):
-        n = self.counts.get(key, 1)
-        return Gradient(torch.full((2,), float(n), dtype=torch.float64), 0.0, n)
 
 
 def test_b2_unequal_batches_are_weighted_by_their_samples():
@@ -482,7 +432,7 @@ def test_a_server_bounds_the_throughput():
 
 def steps(name, gradient_scale=1.0, factor=1.0):
     x0 = torch.tensor([1.0, -2.0, 3.0], dtype=torch.float64)
-    stepper = Stepper(OPTIMIZERS[name], x0, Layout.of([("x", (3,))]))
+    stepper = TorchStepper(OPTIMIZERS[name], x0, Layout.of([("x", (3,))]))
     g = torch.Generator().manual_seed(0)
     grads = [torch.randn(3, generator=g, dtype=torch.float64) for _ in range(10)]
     return torch.stack([x0, *(stepper.step(gradient_scale * grad, factor) for grad in grads)]).diff(dim=0)
@@ -500,7 +450,7 @@ def test_for_plain_sgd_both_are_the_same():
 
 def test_a_step_factor_lasts_for_one_step_and_stays_out_of_the_momentum():
     x0 = torch.zeros(1, dtype=torch.float64)
-    stepper = Stepper(sgd(1.0, momentum=0.5), x0, Layout.of([("x", (1,))]))
+    stepper = TorchStepper(sgd(1.0, momentum=0.5), x0, Layout.of([("x", (1,))]))
     one = torch.ones(1, dtype=torch.float64)
     assert stepper.step(one, 0.1).item() == pytest.approx(-0.1)
     # v = 0.5 * 1 + 1, whatever the factor was.

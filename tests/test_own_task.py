@@ -17,7 +17,7 @@ from torch.nn import functional as F
 import offbeat
 from offbeat import cli
 from offbeat.core.errors import ConfigError, DataError
-from offbeat.tasks.samples import as_samples
+from offbeat.data.samples import as_samples
 
 PAGE = Path(__file__).parent.parent / "docs" / "tasks.md"
 
@@ -147,6 +147,117 @@ def test_tensors_and_map_style_give_the_same_run():
     assert torch.equal(runs[0].params, runs[2].params)
 
 
+X = torch.randn(30, 5, generator=torch.Generator().manual_seed(1))
+Y = torch.arange(30) % 3
+
+
+class Sum(nn.Module):
+    """Two inputs, by position or by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = nn.Linear(5, 3), nn.Linear(5, 3)
+
+    def forward(self, first, second):
+        return self.one(first) + self.two(second)
+
+
+class Bag(Sum):
+    """The same, given as one dict."""
+
+    def forward(self, inputs):
+        return super().forward(inputs["first"], inputs["second"])
+
+
+class AnyNames(Sum):
+    def forward(self, **inputs):
+        return super().forward(**inputs)
+
+
+def trained(model: nn.Module, data: object, **more: object) -> torch.Tensor:
+    task = offbeat.task(model, F.cross_entropy, data, data, **more)
+    return offbeat.train(task, "asgd", 2, budget="9updates", batch=4, out=False, pool=0).params
+
+
+def made(kind: type[nn.Module]) -> nn.Module:
+    torch.manual_seed(0)
+    return kind()
+
+
+def rows() -> list[dict[str, object]]:
+    return [{"second": 2 * X[i], "first": X[i], "labels": int(Y[i])} for i in range(30)]
+
+
+def test_three_tensors_are_two_inputs_and_a_target_and_not_three_samples():
+    data = torch.utils.data.TensorDataset(X, 2 * X, Y)
+    samples = as_samples(data, "train")
+    assert (len(samples), samples.labels.tolist()) == (30, Y.tolist())
+    inputs, target = samples.batch(np.array([4, 5]))
+    assert torch.equal(inputs[0], X[4:6])
+    assert torch.equal(inputs[1], 2 * X[4:6])
+    assert target.tolist() == [1, 2]
+    whole = trained(made(Sum), data)
+    assert torch.equal(trained(made(Sum), (X, 2 * X, Y)), whole)
+    assert torch.equal(trained(made(Sum), rows()), whole), "a dict goes by name, whatever its order"
+    assert torch.equal(trained(made(Bag), rows()), whole), "and as a dict where forward takes one"
+    assert torch.equal(trained(made(AnyNames), rows()), whole)
+
+
+def test_a_numpy_pair_and_a_list_are_a_pair_of_tensors():
+    layer = made(lambda: nn.Linear(5, 3))
+    whole = trained(layer, (X, Y))
+    double = X.numpy().astype(np.float64)
+    for data in ([X, Y], (X.numpy(), Y.numpy()), [double, Y.numpy()], (X, Y.numpy())):
+        assert torch.equal(trained(layer, data), whole)
+    assert as_samples((double, Y.numpy()), "train", torch.float64).batch(np.arange(2))[0].dtype == torch.float64
+
+
+def test_a_collate_function_puts_the_batch_together():
+    def pad(items):
+        longest = max(len(words) for words, _ in items)
+        padded = torch.stack([F.pad(words, (0, longest - len(words))) for words, _ in items])
+        return padded.sum(1, keepdim=True), torch.tensor([label for _, label in items])
+
+    uneven = [(torch.ones(1 + i % 4), i % 2) for i in range(30)]
+    task = offbeat.task(lambda: nn.Linear(1, 2), F.cross_entropy, uneven, uneven, collate=pad)
+    x, y = task._train.batch(np.array([3, 4]))
+    assert (x.tolist(), y.tolist()) == ([[4.0], [1.0]], [1, 0])
+    assert offbeat.train(task, "asgd", 2, budget="6updates", batch=4, out=False, pool=0).status == "done"
+
+    def halved(items):
+        return {"x": torch.stack([x for x, _ in items]) / 2, "labels": torch.stack([y for _, y in items])}
+
+    samples = as_samples((X, Y), "train", collate=halved)
+    assert samples.labels.tolist() == Y.tolist(), "what is known of the labels stays known"
+    assert torch.equal(samples.batch(np.array([1, 2]))[0], X[1:3] / 2)
+
+
+def test_a_collate_function_that_gives_something_else_is_told_what_it_should_give():
+    samples = as_samples(
+        [(X[i], 0) for i in range(4)], "train", collate=lambda items: torch.stack([x for x, _ in items])
+    )
+    with pytest.raises(DataError, match=r"collate must give \(inputs, target\) or a dict .*, got Tensor"):
+        samples.batch(np.arange(2))
+    with pytest.raises(ConfigError, match="collate must be a function of a list of samples, got 5"):
+        offbeat.task(nn.Linear(5, 3), F.cross_entropy, (X, Y), collate=5)
+
+
+def test_a_data_loader_is_told_to_hand_over_its_dataset():
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(X, Y))
+    with pytest.raises(ConfigError, match=r"train must be .* got DataLoader: give its \.dataset"):
+        as_samples(loader, "train")
+
+
+def test_the_model_of_a_run_is_in_evaluation_mode_as_it_was_evaluated():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 3))
+    task = offbeat.task(net, F.cross_entropy, (X, Y), (X, Y))
+    run = offbeat.train(task, "asgd", 2, budget="9updates", batch=4, out=False, pool=0)
+    model = run.model()
+    assert not any(m.training for m in model.modules())
+    assert F.cross_entropy(model(X), Y).item() == pytest.approx(run.summary["loss"], rel=1e-6)
+
+
 def test_parts_of_a_dataset_know_their_labels():
     x = torch.randn(30, 5, generator=torch.Generator().manual_seed(1))
     y = torch.arange(30) % 3
@@ -176,6 +287,9 @@ def test_labels_that_cannot_be_seen_are_asked_for_where_they_are_needed():
         ([], DataError, "the train set is empty"),
         (torch.utils.data.Subset([1, 2], []), DataError, "the train set is empty"),
         ((torch.zeros(3, 2), torch.zeros(4)), DataError, "3 inputs but 4 targets"),
+        ([torch.zeros(3, 2), torch.zeros(4, 2), torch.zeros(3)], DataError, "4 inputs but 3 targets"),
+        (torch.utils.data.TensorDataset(torch.zeros(3, 2)), DataError, "train has inputs but no target"),
+        ((np.array(["a", "b"]), np.zeros(2)), DataError, "train .* numbers, got an array of <U1"),
         ([(torch.zeros(2), 0, 1)] * 4, DataError, "a sample must be (input, target) or a dict .* got 3 values"),
         ([{"x": 1, "answer": 2}] * 4, DataError, "got a dict with x, answer"),
         ([(torch.zeros(2), 0), (torch.zeros(3), 1)] * 2, DataError, "cannot be put together into a batch"),
@@ -201,7 +315,7 @@ def test_a_factory_brings_its_own_defaults(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(os.getcwd())
     from offbeat.lab.config import make
-    from offbeat.lab.plan import build
+    from offbeat.lab.runs.plan import build
 
     config = make({"task": {"name": "suited:make", "width": 6}})
     assert (config.optimizer.lr, config.batch, config.budget.epochs) == (0.7, 5, 2)

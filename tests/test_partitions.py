@@ -13,9 +13,9 @@ from torch.nn import functional as F
 import offbeat
 from harness import mlp_task, points
 from offbeat.core.errors import ConfigError
-from offbeat.tasks import holdout
-from offbeat.tasks.balance import statistics
-from offbeat.tasks.partitions import Pool, parse
+from offbeat.data import holdout
+from offbeat.data.balance import statistics
+from offbeat.data.partitions import Pool, parse
 
 LABELS = np.random.default_rng(0).integers(0, 10, 1000)
 SPLITS = ["split", "split-labels", "split-labels(shuffled)", "dirichlet(0.5)", "dirichlet(100)", "size-skew(1.3)"]
@@ -181,8 +181,8 @@ def test_folds_without_labels_are_folds_too():
 
 def test_validation_is_what_a_run_evaluates_on_and_the_test_set_waits_for_the_end(tmp_path, monkeypatch):
     from offbeat.lab.config import make
-    from offbeat.lab.plan import build
-    from offbeat.lab.run import execute
+    from offbeat.lab.runs.execute import execute
+    from offbeat.lab.runs.plan import build
 
     values = {"task": {"name": "digits"}, "budget": {"updates": 3}, "data": {"folds": 4, "fold": 2}}
     plan = build(make(values))

@@ -3,24 +3,33 @@
 import csv
 import io
 import json
+import re
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import offbeat
 from folders import evaluation, make, trace_table
 from offbeat.core.errors import ConfigError, OffbeatError, StoreError
-from offbeat.report import curves, grids, scaling, several, single, staleness, style, workers
-from offbeat.report.as_plotly import resolve, spec
-from offbeat.report.build import build
-from offbeat.report.figure import Axis, Figure, Heat, Line
+from offbeat.report.draw import style
+from offbeat.report.draw.as_plotly import resolve, spec
+from offbeat.report.draw.figure import Axis, Chart, Figure, Heat, Line, Surface
+from offbeat.report.figures import curves, delay_histogram, gallery, grids, scaling, workers
+from offbeat.report.figures.gallery import View
 from offbeat.report.groups import group
+from offbeat.report.notebook import Plots
+from offbeat.report.numbers import normal_share
+from offbeat.report.pages import several, single
+from offbeat.report.pages.build import build
+from offbeat.report.pages.outcomes import outcomes
+from offbeat.report.pages.page import FLAT, Page, Section
 from offbeat.report.read import RunFiles, find, load
 from offbeat.report.tables import Table
-from offbeat.report.verdict import Measure, bootstrap, judge
-
-ACCURACY = Measure("accuracy", lambda r: r.summary.get("accuracy"), True, "above")
+from offbeat.report.targets import time_to
 
 
 def runs_of(tmp_path, **by_solver):
@@ -29,101 +38,6 @@ def runs_of(tmp_path, **by_solver):
         for seed, final in enumerate(finals):
             make(tmp_path / f"{solver}-{seed}", solver=solver, seed=seed, accuracy=(0.1, final))
     return find([tmp_path])
-
-
-# -- the verdict ------------------------------------------------------------------------------------------------
-
-
-def test_no_winner_is_named_when_the_interval_spans_zero(tmp_path):
-    groups = group(runs_of(tmp_path, asgd=[0.90, 0.80, 0.85, 0.7], sync=[0.80, 0.90, 0.84, 0.7]))
-    found = judge(groups, ACCURACY)
-    assert found.winner is None
-    assert found.sentences[0].startswith("No winner")
-    assert "spans zero" in found.sentences[0]
-
-
-def test_a_winner_is_named_when_every_paired_difference_agrees_however_much_seeds_differ_among_themselves(tmp_path):
-    # Unpaired, the spread over seeds (0.3) would hide a lead of 0.02.
-    seeds = np.linspace(0.5, 0.8, 8)
-    groups = group(runs_of(tmp_path, asgd=list(seeds + 0.02), sync=list(seeds)))
-    found = judge(groups, ACCURACY)
-    assert found.winner is not None
-    assert found.winner.solver == "asgd"
-    assert found.differences[0].mean == pytest.approx(0.02)
-    assert len(found.sentences) == 1  # eight seeds need no warning
-
-
-def test_few_seeds_are_called_few(tmp_path):
-    found = judge(group(runs_of(tmp_path, asgd=[0.9, 0.91, 0.92], sync=[0.8, 0.81, 0.82])), ACCURACY)
-    assert found.winner is not None
-    assert "1 time in 4" in found.sentences[1]  # two of eight patterns of signs
-
-
-def test_one_seed_each_gives_no_winner(tmp_path):
-    found = judge(group(runs_of(tmp_path, asgd=[0.9], sync=[0.1])), ACCURACY)
-    assert found.winner is None
-    assert "one seed each" in found.sentences[0]
-
-
-def test_groups_that_share_no_seed_are_not_compared(tmp_path):
-    make(tmp_path / "a", solver="asgd", seed=0)
-    make(tmp_path / "b", solver="sync", seed=1)
-    found = judge(group(find([tmp_path])), ACCURACY)
-    assert found.winner is None
-    assert "shares no seed" in found.sentences[0]
-
-
-def test_a_group_with_a_diverged_run_cannot_win(tmp_path):
-    for seed in range(6):
-        make(
-            tmp_path / f"a{seed}", solver="asgd", seed=seed, accuracy=(0.1, 0.99), status="diverged" if seed else "done"
-        )
-        make(tmp_path / f"b{seed}", solver="sync", seed=seed, accuracy=(0.1, 0.8 + seed / 1000))
-        make(tmp_path / f"c{seed}", solver="easgd", seed=seed, accuracy=(0.1, 0.7))
-    found = judge(group(find([tmp_path])), ACCURACY)
-    assert found.winner is not None
-    assert found.winner.solver == "sync"
-    assert "asgd (5 of 6 diverged)" in found.sentences[-1]
-
-
-def test_lower_is_better_for_times_and_the_lead_is_positive(tmp_path):
-    for seed in range(6):
-        make(tmp_path / f"a{seed}", solver="asgd", seed=seed, seconds=1.0)
-        make(tmp_path / f"b{seed}", solver="sync", seed=seed, seconds=3.0)
-    measure = Measure("time", lambda r: r.summary["virtual_seconds"], False, "sooner than", " s")
-    found = judge(group(find([tmp_path])), measure)
-    assert found.winner is not None
-    assert found.winner.solver == "asgd"
-    assert "2 s sooner than sync" in found.sentences[0]
-
-
-def test_the_bootstrap_interval_is_that_of_a_normal_mean_for_many_values():
-    values = np.random.default_rng(1).normal(3.0, 2.0, 400)
-    low, high = bootstrap(list(values))
-    half = 1.96 * values.std() / np.sqrt(400)
-    assert low == pytest.approx(values.mean() - half, abs=0.03)
-    assert high == pytest.approx(values.mean() + half, abs=0.03)
-    assert bootstrap(list(values)) == (low, high)
-
-
-def test_the_more_groups_the_wider_the_intervals(tmp_path):
-    found = judge(group(runs_of(tmp_path, asgd=[0.9, 0.8, 0.7, 0.95], sync=[0.6, 0.7, 0.65, 0.5])), ACCURACY)
-    more = judge(
-        group(
-            runs_of(
-                tmp_path / "more",
-                asgd=[0.9, 0.8, 0.7, 0.95],
-                sync=[0.6, 0.7, 0.65, 0.5],
-                ssp=[0.1, 0.1, 0.1, 0.1],
-                easgd=[0.2, 0.1, 0.1, 0.1],
-            )
-        ),
-        ACCURACY,
-    )
-    wide = next(d for d in more.differences if d.other.solver == "sync")
-    (narrow,) = found.differences
-    assert wide.low is not None and narrow.low is not None  # noqa: PT018
-    assert wide.low < narrow.low
 
 
 # -- groups -----------------------------------------------------------------------------------------------------
@@ -152,6 +66,35 @@ def test_the_same_solver_has_the_same_colour_everywhere(tmp_path):
     among = group(runs_of(tmp_path / "2", asgd=[0.5], sync=[0.5], easgd=[0.5]))
     assert alone[0].colour == next(g.colour for g in among if g.solver == "easgd") == style.solver_colour("easgd")
     assert len({g.colour for g in among}) == 3
+
+
+@pytest.mark.parametrize("others", [(), ("sync", "plain")])
+def test_groups_of_one_solver_are_told_apart_by_colour_and_line_style_and_their_bands_stay_translucent(
+    tmp_path, others
+):
+    for k in range(10):
+        for seed in (0, 1):
+            make(
+                tmp_path / f"a{k}-{seed}", solver="asgd", lr=0.01 * (k + 1), seed=seed, accuracy=(0.1, 0.5 + seed / 10)
+            )
+    for solver in others:
+        make(tmp_path / solver, solver=solver)
+    groups = group(find([tmp_path]))
+    mine = [g for g in groups if g.solver == "asgd"]
+    assert len({(g.colour, g.dash) for g in groups}) == len(groups)
+    assert all(a.colour != b.colour and a.dash != b.dash for a, b in pairwise(mine))
+    assert mine[0].colour == "@asgd"
+    for chart in several.page(find([tmp_path])).charts:
+        for figure in chart.views.values():
+            fills = [t["fillcolor"] for t in spec(figure)["data"] if "fillcolor" in t]
+            assert all(re.fullmatch(r"@[a-z0-9.-]+/0\.16", f) for f in fills)
+            for theme in ("light", "dark"):
+                assert '"@' not in json.dumps(resolve(spec(figure), theme))
+
+
+def test_what_is_faded_twice_is_fainter():
+    assert style.faded("@asgd", 0.5) == "@asgd/0.5"
+    assert style.faded("@asgd/0.5", 0.5) == "@asgd/0.25"
 
 
 def test_colours_differ_in_lightness_or_hue_for_everybody():
@@ -201,24 +144,37 @@ def test_what_is_no_run_is_said_in_one_line(tmp_path):
 
 def test_the_staleness_histogram_shows_the_trace(tmp_path):
     run = RunFiles.open(make(tmp_path / "a", workers=4, gradients=400))
-    found = staleness.delays(run)
+    found = delay_histogram.delays(run)
     assert found is not None
     taus = np.asarray(run.trace()["staleness"])
     assert found.counts.tolist() == np.bincount(taus).tolist()
     assert (found.mean, found.std) == (pytest.approx(taus.mean()), pytest.approx(taus.std()))
     assert found.expected == 3.0  # W - 1
-    bars = staleness.histogram(found, "@asgd").marks[0]
+    bars = delay_histogram.histogram(found, "@asgd").marks[0]
     assert np.sum(bars.y) == pytest.approx(1.0)
 
 
 def test_wide_histograms_are_binned_and_still_sum_to_one():
     counts = np.zeros(5000, np.int64)
     counts[::7] = 3
-    figure = staleness.histogram(staleness.Delays(counts, None), "@asgd")
+    figure = delay_histogram.histogram(delay_histogram.Delays(counts, None), "@asgd")
     bars = figure.marks[0]
     assert len(bars.y) <= 121
+    assert np.sum(bars.y) == pytest.approx(1.0)
+    assert figure.y.label == "share of gradients, in bins of 42"
+
+
+@pytest.mark.parametrize("counts", [[0, 1, 998, 1], [0] * 999 + [1] * 1000, [5, 90, 5]])
+def test_the_normal_fit_is_drawn_as_the_share_that_it_gives_to_a_bin(counts):
+    """A density would pass 1 where nearly all gradients are equally stale, on an axis that is called share."""
+    found = delay_histogram.Delays(np.array(counts), None)
+    bars, fit = delay_histogram.histogram(found, "@asgd").marks
+    assert max(fit.y) <= 1
     width = bars.width / 0.9
-    assert np.sum(bars.y) * width == pytest.approx(1.0)
+    # Sampled at distances of one bin, the curve sums to the whole, as the bars do.
+    at = np.arange(found.mean - 200 * width, found.mean + 200 * width, width)
+    assert normal_share(at, found.mean, found.std, width).sum() == pytest.approx(1.0)
+    assert fit.y == pytest.approx(normal_share(fit.x, found.mean, found.std, width))
 
 
 def test_how_busy_workers_were_is_exact(tmp_path):
@@ -246,10 +202,41 @@ def test_virtual_and_wall_time_never_share_an_axis(tmp_path):
     assert any("Times are not compared" in s for s in page.verdict)
 
 
+def test_simulated_and_real_runs_share_no_column_and_no_figure_and_both_are_on_the_page(tmp_path):
+    for k in range(12):  # more simulated groups than lines can be told apart: they crowd nobody out
+        make(tmp_path / f"a{k}", solver="asgd", lr=0.01 * (k + 1), clock="virtual", accuracy=(0.1, 0.95))
+    make(tmp_path / "b", solver="sync", clock="wall", accuracy=(0.1, 0.5, 0.8))
+    page = several.page(find([tmp_path]), target="accuracy=0.5")
+    for key in ("curve-accuracy", "curve-loss", "staleness", "breakdown", "time-to-target"):
+        assert {c.key for c in page.charts if c.key.startswith(key)} == {f"{key}-virtual", f"{key}-wall"}
+    for chart in page.charts:
+        named = {m.name for f in chart.views.values() for m in f.marks if isinstance(m, Line) and m.name}
+        assert not (any("sync" in n for n in named) and any("asgd" in n for n in named)), chart.key
+    for table in page.tables:
+        assert not any(" or " in c for c in table.columns)
+    assert {t.key for t in page.tables} >= {"outcomes-virtual", "outcomes-wall"}
+    (every,) = [t for t in page.tables if t.key == "runs"]
+    for clock in ("virtual", "wall"):
+        column = [row[every.columns.index(f"{clock} time to accuracy=0.5 (s)")] for row in every.rows]
+        assert sum(v is not None for v in column) == {"virtual": 12, "wall": 1}[clock]
+
+
+def test_shares_of_time_end_at_a_hundred_percent(tmp_path):
+    for solver in ("asgd", "sync"):
+        make(tmp_path / solver, solver=solver)
+    runs = find([tmp_path])
+    for page in (single.page(runs[0]), several.page(runs)):
+        (figure,) = next(c for c in page.charts if c.key == "breakdown").views.values()
+        axis = spec(figure)["layout"]["xaxis"]
+        assert axis["range"] == [0, 1]
+        assert axis["tickvals"][-1] == 1
+        assert axis["ticktext"][-1] == "100%"
+
+
 def test_time_to_target_is_that_of_the_first_evaluation_that_reaches_it(tmp_path):
     run = RunFiles.open(make(tmp_path / "a", accuracy=(0.1, 0.5, 0.7, 0.6, 0.9), seconds=8.0))
-    assert scaling.time_to(run, offbeat.Target.parse("accuracy=0.6")) == 4.0
-    assert scaling.time_to(run, offbeat.Target.parse("accuracy=0.95")) is None
+    assert time_to(run, offbeat.Target.parse("accuracy=0.6")) == 4.0
+    assert time_to(run, offbeat.Target.parse("accuracy=0.95")) is None
 
 
 def test_speed_up_is_against_plain_sgd_and_efficiency_is_its_share(tmp_path):
@@ -257,12 +244,41 @@ def test_speed_up_is_against_plain_sgd_and_efficiency_is_its_share(tmp_path):
     for w, seconds in ((2, 8.0), (4, 4.0), (8, 3.0)):
         make(tmp_path / f"w{w}", solver="asgd", workers=w, seconds=seconds, target="accuracy=0.9")
     groups = group(find([tmp_path]))
-    up, share = scaling.speed_up(groups, offbeat.Target.parse("accuracy=0.9"))
+    up, share = scaling.speed_up(View(groups, offbeat.Target.parse("accuracy=0.9")))
     line = up.views[""].marks[0]
     assert list(line.x) == [2, 4, 8]
     assert line.y == pytest.approx([1.5, 3.0, 4.0])
     assert share.views[""].marks[0].y == pytest.approx([0.75, 0.75, 0.5])
     assert up.views[""].marks[-1].name == "ideal"
+
+
+@pytest.mark.parametrize("plain_arrives", [True, False])
+def test_table_and_figure_take_speed_up_over_the_same_row_and_say_which(tmp_path, plain_arrives):
+    target = offbeat.Target.parse("accuracy=0.9")
+    make(tmp_path / "p", solver="plain", workers=1, seconds=12.0, accuracy=(0.1, 0.9 if plain_arrives else 0.8))
+    for w, seconds in ((2, 8.0), (4, 4.0), (8, 3.0)):
+        make(tmp_path / f"w{w}", solver="asgd", workers=w, seconds=seconds)
+    groups = sorted(group(find([tmp_path])), key=lambda g: g.solver != "plain")
+    table = outcomes(groups, target)
+    over = "plain W=1" if plain_arrives else "asgd W=2"
+    (column,) = [i for i, name in enumerate(table.columns) if name == f"speed-up over {over}"]
+    shown = [row[column] for row in table.rows]
+    assert shown == (["1.00×", "1.50×", "3.00×", "4.00×"] if plain_arrives else [None, "1.00×", "2.00×", "2.67×"])
+    up, share = scaling.speed_up(View(groups, target))
+    line, ideal = up.views[""].marks[0], up.views[""].marks[-1]
+    assert [f"{v:.2f}×" for v in line.y] == shown[1:]
+    assert f"against {over}" in up.caption
+    assert ideal.y[-1] == (8.0 if plain_arrives else 4.0)  # eight workers, or four times the reference's two
+    # Efficiency is the speed-up's share of the ideal one.
+    workers = np.array([2, 4, 8]) / (1 if plain_arrives else 2)
+    assert share.views[""].marks[0].y == pytest.approx(np.array(line.y) / workers)
+
+
+def test_without_anybody_at_the_target_there_is_no_speed_up(tmp_path):
+    make(tmp_path / "a", solver="asgd", accuracy=(0.1, 0.2))
+    make(tmp_path / "s", solver="sync", accuracy=(0.1, 0.2))
+    table = outcomes(group(find([tmp_path])), offbeat.Target.parse("accuracy=0.9"))
+    assert not any("speed-up" in c for c in table.columns)
 
 
 def test_a_heat_map_holds_the_means_and_marks_what_diverged(tmp_path):
@@ -287,6 +303,39 @@ def test_a_heat_map_holds_the_means_and_marks_what_diverged(tmp_path):
     assert "diverged" in chart.caption
 
 
+@pytest.mark.parametrize("kind", ["page", "picture"])
+def test_a_diverged_run_does_not_scale_everybodys_loss(tmp_path, kind):
+    for solver, losses in {"asgd": [2.3, 1.0, 0.3], "sync": [2.3, 1.5, 0.5], "easgd": [2.3, 1e4, 1.5e7]}.items():
+        path = make(tmp_path / solver, solver=solver, status="diverged" if solver == "easgd" else "done")
+        table = pq.read_table(path / "metrics.parquet").drop_columns(["loss", "accuracy"])
+        pq.write_table(table.append_column("loss", pa.array(losses)), path / "metrics.parquet")
+    runs = find([tmp_path])
+    if kind == "page":
+        chart = next(c for c in several.page(runs).charts if c.key == "curve-loss")
+        for figure in chart.views.values():
+            low, high = spec(figure)["layout"]["yaxis"]["range"]
+            assert low < 0.3
+            assert 2.3 < high < 4
+            assert 1.5e7 in next(m for m in figure.marks if isinstance(m, Line) and m.name == "easgd").y
+        assert "diverged leaves the figure" in chart.caption
+    else:
+        assert curves.extent([[r] for r in runs], "loss") == pytest.approx((0.3 - 0.1, 2.3 + 0.5))
+    healthy = [[r] for r in runs if r.status == "done"]
+    assert curves.extent(healthy, "loss") is None
+
+
+def test_the_number_of_a_stalled_cell_can_be_read_and_its_cross_lies_beside_it(tmp_path):
+    for lr in (0.1, 0.2):
+        for w in (2, 4):
+            stalled, diverged = (lr, w) == (0.1, 2), (lr, w) == (0.2, 4)
+            status = "diverged" if diverged else "done"
+            make(tmp_path / f"{lr}-{w}", lr=lr, workers=w, accuracy=(0.1, 0.1 if stalled else 0.5), status=status)
+    (chart,) = grids.heat_maps(grids.of_runs(find([tmp_path])), "optimizer.lr", "workers", "accuracy")
+    (heat,) = chart.views[""].marks
+    assert heat.texts == [["0.1 ×", "0.5"], ["0.5", ""]]
+    assert np.asarray(heat.crossed).tolist() == [[False, False], [False, True]]
+
+
 def test_confusion_and_per_class_scores_come_from_the_evaluation(tmp_path):
     matrix = [[8, 2], [1, 9]]
     run = RunFiles.open(make(tmp_path / "a", files={"evaluation.json": evaluation(matrix, ["cat", "dog"])}))
@@ -294,6 +343,73 @@ def test_confusion_and_per_class_scores_come_from_the_evaluation(tmp_path):
     table = next(t for t in page.tables if t.key == "classes")
     assert table.rows[0] == ["cat", round(8 / 9, 4), 0.8, round(16 / 19, 4), 10]
     assert any(c.key == "confusion" for c in page.charts)
+
+
+# -- the table of figures ---------------------------------------------------------------------------------------
+
+
+def test_a_new_figure_is_one_marked_function_and_is_on_the_page_and_in_the_notebook(tmp_path, monkeypatch):
+    monkeypatch.setattr(gallery, "_ONE", dict(gallery.figures_of_one()))
+    monkeypatch.setattr(gallery, "_SEVERAL", dict(gallery.figures_of_several()))
+    drawn = Figure("New", Axis("x"), Axis("y"), (Line([0, 1], [0, 1], "a", "@asgd"),))
+
+    @gallery.of_one("Workers", 35)
+    def brand_new(view):
+        """What it shows."""
+        return Chart.of("brand-new", drawn)
+
+    @gallery.of_several("Time", 15)
+    def newer(view):
+        return Chart.of("newer", drawn)
+
+    runs = [RunFiles.open(make(tmp_path / s, solver=s, target="accuracy=0.9")) for s in ("asgd", "sync")]
+    keys = [c.key for c in single.page(runs[0]).charts]
+    assert keys[keys.index("updates") + 1] == "brand-new"
+    assert keys[keys.index("brand-new") + 1] == "breakdown"
+    assert [c.key for c in several.page(runs).charts if c.key in ("newer", "breakdown")] == ["newer", "breakdown"]
+    plots = Plots(runs[0])
+    assert plots.brand_new() is drawn
+    assert "brand_new" in dir(plots)
+    assert plots.brand_new.__doc__ == "What it shows."
+
+
+def test_the_figure_that_the_docs_explain_is_drawn(tmp_path, monkeypatch):
+    monkeypatch.setattr(gallery, "_ONE", dict(gallery.figures_of_one()))
+    text = (Path(__file__).parent.parent / "docs" / "report.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"^```python\n(from offbeat.report.draw.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+    exec(compile(example, "report.md", "exec"), {})
+    run = RunFiles.open(make(tmp_path / "a"))
+    assert single.page(run).charts[-1].key == "batch-losses"
+    assert "<svg" in Plots(run).losses_of_batches()._repr_svg_()
+
+
+def test_a_figure_has_a_place_and_a_name_of_its_own(monkeypatch):
+    monkeypatch.setattr(gallery, "_ONE", dict(gallery.figures_of_one()))
+
+    def timeline(view):
+        return None
+
+    def other(view):
+        return None
+
+    with pytest.raises(ValueError, match="two figures are called timeline"):
+        gallery.of_one("Workers", 35)(timeline)
+    with pytest.raises(ValueError, match="not the only figure 10 of Workers"):
+        gallery.of_one("Workers", 10)(other)
+    with pytest.raises(ConfigError, match="unknown section 'Worker'"):
+        gallery.of_one("Worker", 10)
+    with pytest.raises(ConfigError, match="unknown section 'Workers'"):
+        gallery.of_several("Workers", 10)
+
+
+def test_a_notebook_says_what_figures_there_are_and_what_a_run_lacks(tmp_path):
+    plots = Plots(RunFiles.open(make(tmp_path / "a")))
+    with pytest.raises(AttributeError, match="no figure 'timelin'; there are: accuracy, breakdown"):
+        _ = plots.timelin
+    with pytest.raises(ConfigError, match="has no evaluation by class"):
+        plots.confusion()
+    with pytest.raises(ConfigError, match=r"record\.diagnose_every"):
+        plots.diagnostics()
 
 
 # -- size -------------------------------------------------------------------------------------------------------
@@ -304,6 +420,25 @@ def test_a_trace_of_a_million_rows_becomes_a_small_page(tmp_path):
     page = single.page(run)
     assert len(page._data()) < 1_500_000
     assert len(page.html()) < 15_000_000
+
+
+def test_a_page_holds_no_more_of_plotly_than_it_draws_with(tmp_path):
+    # The part's own list of what it can draw; a page with another kind of trace would stay empty there.
+    flat = single.page(RunFiles.open(make(tmp_path / "a")))
+    kinds = {t["type"] for c in flat.charts for f in c.views.values() for t in spec(f)["data"]}
+    assert kinds <= {"scatter", "bar", "heatmap", "contour"}
+    assert "plotly.js (cartesian - minified)" in flat.html()
+    assert len(flat.html()) < 2e6
+    surface = Figure("s", Axis("x"), Axis("y"), (Surface([0, 1], [0, 1], [[0, 1], [1, 2]], "loss"),))
+    spatial = Page("s", [], [Section("s", [Chart.of("s", surface)])])
+    assert "plotly.js (cartesian - minified)" not in spatial.html()
+    assert len(spatial.html()) > 4e6
+
+
+def test_the_part_of_plotly_is_of_the_version_that_is_pinned():
+    from plotly.offline import get_plotlyjs_version
+
+    assert f"plotly-cartesian-{get_plotlyjs_version()}.min.js" == FLAT
 
 
 def test_two_hundred_runs_become_a_small_page(tmp_path):

@@ -22,15 +22,14 @@ import resume_targets
 from harness import USABLE, Stop, build, cluster, mlp_task
 from offbeat.core.budget import Amount, Budget
 from offbeat.core.errors import StoreError
-from offbeat.engines import checkpoint
 from offbeat.engines.sim import Sim
-from offbeat.lab.folder import FORMAT, Folder
-from offbeat.lab.result import Run
-from offbeat.lab.run import execute
+from offbeat.lab.runs.execute import execute
+from offbeat.lab.runs.folder import FORMAT, Folder
+from offbeat.lab.runs.result import Run
 from offbeat.lab.watch import Watch
+from offbeat.optim.steppers import optimizer_factory
 from offbeat.solvers.asgd import ASGD
 from offbeat.solvers.constant_delay import ConstantDelay
-from offbeat.solvers.optimizers import optimizer_factory
 from offbeat.solvers.parameter_server import ParameterServer
 from offbeat.solvers.sync import Sync
 from offbeat.tasks.idle import Idle
@@ -81,7 +80,7 @@ def state(sim: Sim) -> dict[str, Any]:
     """What two runs must have in common at the end: parameters, buffers, rows, and every account."""
     sim.finish()
     point = sim.point
-    names = ("now", "updates", "samples", "samples_applied", "bytes", "queued", "served", "sequence", "free")
+    names = ("now", "updates", "samples", "samples_applied", "bytes", "queued", "served")
     return {
         "x": point.x if not isinstance(point.x, torch.Tensor) else point.x.tolist(),
         "buffers": {n: b.tolist() for n, b in (point.buffers or {}).items()},
@@ -89,15 +88,16 @@ def state(sim: Sim) -> dict[str, Any]:
         "draws": sim.feed.draws,
         "breakdown": sim.breakdown(),
         **{n: getattr(sim, n) for n in names},
+        "server": (sim.link.free, sim.context.events.sequence),
     }
 
 
 def reincarnate(sim: Sim, new: Sim) -> Sim:
     """A new simulator that goes on where the old one is, through JSON and copies as a file would have it."""
     tensors: dict[str, Any] = {}
-    text = json.dumps(checkpoint.save(sim, tensors))
-    checkpoint.restore(new, json.loads(text), {k: t.clone() for k, t in tensors.items()})
-    new.rows = list(sim.rows)
+    text = json.dumps(sim.save(tensors))
+    new.restore(json.loads(text), {k: t.clone() for k, t in tensors.items()})
+    new.rows[:] = sim.rows
     return new
 
 
@@ -172,7 +172,7 @@ def test_a_checkpoint_stores_a_shared_vector_once():
     sim = build(Quadratic(8), Sync(SGD), cluster(50))
     tensors: dict[str, Any] = {}
     run_for(sim, 50)
-    checkpoint.save(sim, tensors)
+    sim.save(tensors)
     # All 50 have read the same x: it, the initial one and the master.
     assert len([t for t in tensors.values() if t.numel() == 8]) <= 4
 
@@ -184,10 +184,10 @@ def test_a_timing_only_simulation_can_be_restored_too():
     part = build(Idle(100), ASGD(SGD), machines)
     run_for(part, 33)
     tensors: dict[str, Any] = {}
-    text = json.dumps(checkpoint.save(part, tensors))
+    text = json.dumps(part.save(tensors))
     again = build(Idle(100), ASGD(SGD), machines)
-    checkpoint.restore(again, json.loads(text), tensors)
-    again.rows = list(part.rows)
+    again.restore(json.loads(text), tensors)
+    again.rows[:] = part.rows
     run_for(again, 47)
     assert (again.rows, again.now, again.bytes) == (whole.rows, whole.now, whole.bytes)
 
@@ -300,6 +300,19 @@ def test_a_finished_run_is_shown_and_not_run_again(tmp_path, monkeypatch):
     same(execute(plan, tmp_path / "run", again=True), first)
 
 
+def test_what_a_run_gives_back_is_what_its_folder_holds(tmp_path):
+    """Whether the trace was kept in memory or written in parts on the way."""
+    for name, seconds in (("at once", 30.0), ("in parts", 0.0)):
+        run = execute(PLANS["asgd/dropout"], tmp_path / name, checkpoint_seconds=seconds)
+        read = Run.load(tmp_path / name)
+        assert run.trace.equals(read.trace)
+        assert run.metrics.equals(read.metrics)
+        assert torch.equal(run.params, read.params)
+        assert torch.equal(run.best.x, read.best.x)
+        assert {**run.summary} == {**read.summary}
+        assert (run.status, run.why, run.config) == (read.status, read.why, read.config)
+
+
 def test_a_task_object_that_has_run_is_still_the_same_task(tmp_path, monkeypatch):
     """What was found out about its randomness is in run.json, and not in the run's address."""
     monkeypatch.chdir(tmp_path)
@@ -362,6 +375,25 @@ def test_an_interruption_during_the_last_evaluation_does_not_add_an_update(tmp_p
     run = execute(plan, tmp_path / "run")
     assert run.summary["updates"] == 120
     same(run, whole)
+
+
+@pytest.mark.parametrize("at", [20, 60])
+def test_ctrl_c_in_python_saves_the_run_and_is_then_raised(at, tmp_path, monkeypatch):
+    """In the middle, and at the last evaluation, when the run ends all the same."""
+    monkeypatch.chdir(tmp_path)
+    words = {"budget": "60updates", "evaluate_every": "10updates"}
+    whole = offbeat.train("quadratic", "asgd", 3, out="whole", **words)
+    with pytest.raises(KeyboardInterrupt, match="run is saved"):
+        offbeat.train("quadratic", "asgd", 3, out="run", callbacks=[Interrupt(at)], **words)
+    left = json.loads(Path("run/run.json").read_text())
+    assert left["status"] == ("done" if at == 60 else "interrupted")
+    same(offbeat.train("quadratic", "asgd", 3, out="run", **words), whole)
+
+
+def test_ctrl_c_of_a_run_in_memory_ends_it(tmp_path):
+    words = {"budget": "60updates", "evaluate_every": "10updates", "out": False}
+    with pytest.raises(KeyboardInterrupt):
+        offbeat.train("quadratic", callbacks=[Interrupt(20)], **words)
 
 
 # -- what is refused, in one line --------------------------------------------------------------------------------------

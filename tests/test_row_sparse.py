@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offbeat.core.codec import Codec
-from offbeat.core.sparse import RowSparse, Table, dense, rows_of
+from offbeat.core.sparse import RowSparse, RowTable, dense, rows_of
 
 R, D = 7, 3
 
@@ -59,7 +59,7 @@ def test_arithmetic_is_that_of_dense_vectors(rows):
 def test_every_version_of_a_table_stays_as_it_was(rows, rng):
     """Versions branch anywhere: from the newest, from an old one, from the frozen beginning."""
     start = torch.arange(R * D).float()
-    versions = [(Table(start.view(R, D).clone(), frozen=True), start)]
+    versions = [(RowTable(start.view(R, D).clone(), frozen=True), start)]
     for k, some in enumerate(rows):
         table, vector = versions[rng.randrange(len(versions))]
         delta = sparse(*some, seed=k)
@@ -76,7 +76,7 @@ def test_every_version_of_a_table_stays_as_it_was(rows, rng):
 
 
 def test_adding_writes_into_the_one_array_there_is():
-    x = Table(torch.zeros(R, D))
+    x = RowTable(torch.zeros(R, D))
     y = x + sparse(1)
     z = y + sparse(2)
     assert z.array is x.array
@@ -84,7 +84,7 @@ def test_adding_writes_into_the_one_array_there_is():
 
 
 def test_a_frozen_table_is_never_written_to():
-    x = Table(torch.zeros(R, D), frozen=True)
+    x = RowTable(torch.zeros(R, D), frozen=True)
     kept = x.array.clone()
     assert (x + sparse(1)).array is not x.array
     assert torch.equal(x.array, kept)
@@ -96,7 +96,7 @@ def test_versions_that_nobody_holds_are_freed():
 
     freed = []
 
-    x = Table(torch.zeros(R, D))
+    x = RowTable(torch.zeros(R, D))
     for k in range(50):
         rows = torch.tensor([k % R])
         weakref.finalize(rows, freed.append, k)
@@ -107,7 +107,7 @@ def test_versions_that_nobody_holds_are_freed():
 
 
 def test_the_difference_of_two_versions_has_only_the_rows_that_changed():
-    x = Table(torch.zeros(R, D))
+    x = RowTable(torch.zeros(R, D))
     y = x + sparse(1, 4)
     z = y + sparse(4, 5)
     change = z - x
@@ -117,10 +117,10 @@ def test_the_difference_of_two_versions_has_only_the_rows_that_changed():
 
 def test_a_checkpoint_keeps_versions_apart_and_what_is_one_together():
     codec = Codec()
-    x = Table(torch.zeros(R, D))
+    x = RowTable(torch.zeros(R, D))
     y = x + sparse(1, 4)
     z = y + sparse(4, 5)
-    other = Table(torch.ones(R, D), frozen=True)
+    other = RowTable(torch.ones(R, D), frozen=True)
     tensors = {}
     tree = codec.encode({"a": [x, z], "b": (z, y, other), "g": sparse(2)}, tensors)
     assert sum(t.numel() == R * D for t in tensors.values()) == 2, "one array a history"

@@ -1,6 +1,6 @@
 """Row-sparse values on real processes: only rows travel and are written, and the bits are those of the simulator."""
 
-from dataclasses import replace
+from math import inf
 from types import MappingProxyType
 
 import pytest
@@ -9,53 +9,33 @@ import torch
 from offbeat import solvers
 from offbeat.core.codec import Codec
 from offbeat.core.feed import Feed
-from offbeat.core.sparse import RowSparse, Table
-from offbeat.engines.cluster import Cluster
-from offbeat.engines.local import Cradle, Fault, Local, Options
-from offbeat.engines.sim import Sim
+from offbeat.core.sparse import RowSparse, RowTable
+from offbeat.engines.local import Fault, Options
 from offbeat.lab.config import make
-from offbeat.lab.plan import build
-from offbeat.lab.replay import replay
-from offbeat.lab.run import execute
-from offbeat.solvers.optimizers import optimizer_factory
-from test_local import Until
+from offbeat.lab.engines import ForTests
+from offbeat.lab.runs.execute import execute
+from offbeat.lab.runs.plan import build
+from offbeat.lab.studies.replaying import replay
+from offbeat.optim.steppers import optimizer_factory
+from real import run, simulated
 from touching import ROWS_A_BATCH, WIDTH, ManyRows, read
-
-
-@pytest.fixture(scope="module")
-def cradle():
-    made = Cradle()
-    yield made
-    made.close()
 
 
 def solver(name):
     return solvers.build(name, optimizer_factory("sgd", lr=0.1), {})
 
 
-def feed(workers):
-    return Feed(None, batch=1, workers=workers, seed=7)
-
-
-def real(cradle, name, task, workers, updates, **options):
-    machines = Cluster(workers=workers)
-    engine = Local(task, solver(name), machines, feed(workers), seed=7, options=Options(**options), cradle=cradle)
-    try:
-        engine.run(Until(engine, updates))
-        engine.finish()
-        engine.x = engine.point.x
-    finally:
-        engine.close()
-    return engine
+def setting(workers):
+    return {"workers": workers, "feed": Feed(None, batch=1, workers=workers, seed=7), "seed": 7}
 
 
 @pytest.mark.parametrize("name", ["asgd", "sync", "downpour", "hogwild", "all-to-all", "allreduce"])
-def test_what_a_batch_touches_does_not_depend_on_the_number_of_rows(cradle, tmp_path, name):
+def test_what_a_batch_touches_does_not_depend_on_the_number_of_rows(launcher, tmp_path, name):
     """Whole vectors are copied when processes begin and when somebody looks at the run; never for a batch."""
     updates, workers, a_batch = 150, 2, {}
     for rows in (5_000, 50_000):
         log = tmp_path / str(rows)
-        engine = real(cradle, name, ManyRows(rows, log), workers, updates, gap=True)
+        engine = run(launcher, solver(name), task=ManyRows(rows, log), updates=updates, **setting(workers))
         batches, touched = int(engine.arena.samples.sum()), read(log)
         whole = [n for n in touched if n >= rows]
         assert batches >= updates
@@ -66,28 +46,27 @@ def test_what_a_batch_touches_does_not_depend_on_the_number_of_rows(cradle, tmp_
 
 
 @pytest.mark.parametrize("name", ["sync", "allreduce", "hierarchical", "local-sgd"])
-def test_where_order_does_not_matter_the_bits_are_the_simulator_s(cradle, name):
+def test_where_order_does_not_matter_the_bits_are_the_simulator_s(launcher, name):
     task = ManyRows(50)
-    engine = real(cradle, name, task, 3, 10**9, quota=12)
-    sim = Sim(task, solver(name), Cluster(workers=3), feed(3), seed=7, samples_per_worker=12)
-    sim.run(Until(sim, 10**9))
+    engine = run(launcher, solver(name), task=task, updates=inf, options=Options(quota=12), **setting(3))
+    sim = simulated(solver(name), task=task, updates=inf, samples_per_worker=12, **setting(3))
     assert engine.updates == sim.updates
     assert (engine.bytes < sim.bytes) == (name == "sync"), "whose simulated server sends whole vectors back"
     assert torch.equal(engine.x, sim.point.x)
 
 
 @pytest.fixture
-def words(cradle, topics_file, data_cache, tmp_path):
+def words(launcher, topics_file, data_cache, tmp_path):
     """Word2vec on three processes."""
 
-    def run(name, faults=(), checkpoint_seconds=30.0, budget=MappingProxyType({"updates": 150})):
+    def train(name, faults=(), checkpoint_seconds=30.0, budget=MappingProxyType({"updates": 150})):
         text = {"name": "word2vec", "data": str(topics_file), "dim": 8, "negatives": 3}
         there = {"cluster": {"workers": 3}, "budget": dict(budget), "engine": "local", "data": {"batch": 8}}
         plan = build(make({"task": text, "solver": {"name": name}, "optimizer": {"lr": 0.05}, **there}))
-        plan = replace(plan, local={**plan.local, "cradle": cradle, "faults": faults})
-        return execute(plan, tmp_path / "run", checkpoint_seconds=checkpoint_seconds)
+        aids = ForTests(launcher, faults)
+        return execute(plan, tmp_path / "run", checkpoint_seconds=checkpoint_seconds, for_tests=aids)
 
-    return run
+    return train
 
 
 @pytest.mark.parametrize("name", ["asgd", "downpour", "softsync"])
@@ -115,8 +94,8 @@ def test_a_server_that_is_lost_begins_again_with_its_table(words):
 def test_a_history_is_followed_by_the_rows_that_changed():
     """Two ends of a line, each with a table of its own; the reader may have gone on from what it was sent."""
     codec, rows, shape = Codec(), torch.tensor([1, 3]), (6, 2)
-    there = Table(torch.zeros(shape)) + RowSparse(rows, torch.ones(2, 2), shape)
-    here = Table(there.array.clone())
+    there = RowTable(torch.zeros(shape)) + RowSparse(rows, torch.ones(2, 2), shape)
+    here = RowTable(there.array.clone())
     stray = here + RowSparse(torch.tensor([0, 3]), torch.full((2, 2), 7.0), shape)
     newest = there + RowSparse(torch.tensor([3, 4]), torch.full((2, 2), 2.0), shape)
     tensors = {}

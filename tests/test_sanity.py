@@ -54,7 +54,7 @@ def test_a_run_from_the_command_line_is_shown_and_repeated(monkeypatch, capsys, 
     assert again["params_sha256"] == first["params_sha256"]
 
 
-@pytest.mark.parametrize("what", ["solvers", "tasks", "models", "recipes"])
+@pytest.mark.parametrize("what", ["solvers", "tasks", "models", "engines"])
 def test_the_lists_can_be_printed(what, monkeypatch, capsys):
     code, out = command(monkeypatch, capsys, "list", what)
     assert (code, bool(out)) == (0, True)

@@ -16,11 +16,11 @@ from offbeat.core.feed import Feed, growing
 from offbeat.core.layout import Layout
 from offbeat.core.solver import World
 from offbeat.lab.config import make as parse
-from offbeat.lab.plan import build as build_plan
+from offbeat.lab.runs.plan import build as build_plan
+from offbeat.optim.layerwise import LAMB, LARS
+from offbeat.optim.schedules import Schedule
+from offbeat.optim.steppers import TorchStepper, TwoStage, start
 from offbeat.solvers import build
-from offbeat.solvers.layerwise import LAMB, LARS
-from offbeat.solvers.optimizers import Stepper, TwoStage, start
-from offbeat.solvers.schedules import Schedule
 from offbeat.tasks.quadratic import Quadratic
 
 SGD = partial(torch.optim.SGD, lr=0.1)
@@ -183,7 +183,7 @@ def test_layerwise_optimizers_are_their_algorithms(name):
         factory, expected = partial(LARS, lr=0.5, momentum=0.9, weight_decay=0.01), lars(x0, gs, 0.5, 0.9, 0.01, 0.001)
     else:
         factory, expected = partial(LAMB, lr=0.05, weight_decay=0.01), lamb(x0, gs, 0.05, 0.01)
-    stepper = Stepper(factory, torch.from_numpy(x0), LAYOUT)
+    stepper = TorchStepper(factory, torch.from_numpy(x0), LAYOUT)
     for g in gs:
         x = stepper.step(torch.from_numpy(g))
     np.testing.assert_allclose(x.numpy(), expected, rtol=1e-9, atol=1e-12)
@@ -229,12 +229,12 @@ def test_two_stages_are_gradient_descent_and_then_adam_with_fresh_moments():
     sorted(["sgd", "adam", "adamw", "adagrad", "rmsprop", "nadam", "radam", "adamax", "adadelta", "asgd", "rprop"]),
 )
 def test_an_elementwise_optimizer_has_the_same_bits_on_the_flat_vector(name):
-    from offbeat.solvers.optimizers import ELEMENTWISE, OPTIMIZERS
+    from offbeat.optim.steppers import ELEMENTWISE, OPTIMIZERS
 
     kind = OPTIMIZERS[name]
     assert kind.__name__ in ELEMENTWISE
     x0, gs = torch.linspace(-1, 1, LAYOUT.size), torch.from_numpy(gradients(8)).float()
-    stepper = Stepper(partial(kind, lr=0.01), x0, LAYOUT)
+    stepper = TorchStepper(partial(kind, lr=0.01), x0, LAYOUT)
     parts = [p.clone().requires_grad_(True) for p in LAYOUT.views(x0)]
     alone = kind(parts, lr=0.01)
     for g in gs:
@@ -257,11 +257,11 @@ def test_an_elementwise_optimizer_has_the_same_bits_on_the_flat_vector(name):
     ids=lambda o: ",".join(o) or "plain",
 )
 def test_sgd_written_out_has_torchs_bits_also_after_a_restart(options):
-    from offbeat.solvers.flat_sgd import FlatSGD
+    from offbeat.optim.flat_sgd import FlatSGD
 
     x0, gs = torch.linspace(-1, 1, LAYOUT.size), torch.from_numpy(gradients(8)).float()
     factory = partial(torch.optim.SGD, lr=0.03, **options)
-    short, long = start(factory, x0, LAYOUT), Stepper(factory, x0, LAYOUT)
+    short, long = start(factory, x0, LAYOUT), TorchStepper(factory, x0, LAYOUT)
     assert isinstance(short, FlatSGD)
     seen, given = [], gs.clone()
     for k, g in enumerate(gs):
@@ -273,7 +273,7 @@ def test_sgd_written_out_has_torchs_bits_also_after_a_restart(options):
     for saved in (long.state(), short.state()):
         kept = copy.deepcopy(saved)
         again = start(partial(factory, lr=0.5), x0, LAYOUT)
-        once = Stepper(factory, x0, LAYOUT)
+        once = TorchStepper(factory, x0, LAYOUT)
         for each in (again, once):
             each.load(saved)
         for g in gs[:3]:
@@ -296,10 +296,17 @@ def test_a_saved_state_is_not_touched_by_later_steps():
     assert all(map(torch.equal, tensors_of(saved), tensors_of(kept)))
 
 
+def test_an_optimizer_tells_its_options_pairs_of_numbers_too():
+    """Whoever asks why a run diverged tells an adaptive optimizer by its betas."""
+    adam = start(partial(torch.optim.Adam, lr=0.1, betas=(0.8, 0.9)), torch.zeros(3), Layout.of([("x", (3,))]))
+    assert (adam.options["lr"], adam.options["betas"]) == (0.1, (0.8, 0.9))
+    assert "params" not in adam.options
+
+
 def test_options_may_change_between_steps():
     x0, gs = torch.linspace(-1, 1, LAYOUT.size), torch.from_numpy(gradients(6)).float()
     factory = partial(torch.optim.SGD, lr=0.03, momentum=0.9)
-    short, long = start(factory, x0, LAYOUT), Stepper(factory, x0, LAYOUT)
+    short, long = start(factory, x0, LAYOUT), TorchStepper(factory, x0, LAYOUT)
     for g, options in zip(
         gs, [{}, {"lr": 0.1}, {"momentum": 0.5}, {"weight_decay": 0.2}, {"momentum": 0.0}, {}], strict=True
     ):
@@ -317,10 +324,10 @@ def test_other_optimizers_and_options_are_left_to_torch():
         return made
 
     for extra in ("maximize", "foreach", "fused", "differentiable"):
-        assert isinstance(start(partial(factory, **{extra: True}), x0, LAYOUT), Stepper)
+        assert isinstance(start(partial(factory, **{extra: True}), x0, LAYOUT), TorchStepper)
     for other in (torch.optim.Adam, hooked):
-        assert isinstance(start(other, x0, LAYOUT), Stepper)
-    assert isinstance(start(factory, x0, LAYOUT, {"*": {"lr": 2.0}}), Stepper)
+        assert isinstance(start(other, x0, LAYOUT), TorchStepper)
+    assert isinstance(start(factory, x0, LAYOUT, {"*": {"lr": 2.0}}), TorchStepper)
 
 
 # -- clipping ----------------------------------------------------------------------------------------------------------

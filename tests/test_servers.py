@@ -1,7 +1,12 @@
-"""Server-side methods against naive references and closed forms. B3, B8, ... are those of the algorithm notes."""
+"""Server-side methods against naive references and closed forms. B3, B8, ... are identities, see test_oracles.py."""
 
 import math
+import re
+import sys
+from copy import copy
 from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,12 +14,14 @@ import torch
 
 import oracles.servers as naive
 from harness import cluster, mlp_task, simulate
+from offbeat.core.codec import Codec
 from offbeat.core.effects import Gradient, Reply, View
-from offbeat.core.errors import ConfigError
+from offbeat.core.errors import ConfigError, StoreError
 from offbeat.core.layout import Layout
 from offbeat.core.seeds import key64
 from offbeat.core.solver import World
 from offbeat.core.task import Point
+from offbeat.lab.contract import CHECKS, Case
 from offbeat.solvers import build
 from offbeat.solvers.compressed import compress
 from offbeat.solvers.parameter_server import ParameterServer
@@ -77,6 +84,7 @@ REFERENCES = {
     "ringleader": (naive.Ringleader, solver("ringleader")),
     "schedule-free": (naive.ScheduleFree, solver("schedule-free")),
     "schedule-free, beta 0": (naive.ScheduleFreePlain, solver("schedule-free", beta=0.0)),
+    "schedule-free, decaying": (naive.ScheduleFreeDecaying, solver("schedule-free")),
     "compressed, top half": (naive.TopK, solver("compressed", share=0.5)),
     "compressed, sign": (naive.Sign, solver("compressed", kind="sign")),
     "asgd, clipped": (naive.ClippedByWorker, solver("asgd", clip=0.5)),
@@ -88,6 +96,7 @@ REFERENCES = {
     "phased": (naive.Phased, solver("phased", epochs=16.0)),
     "asgd, introduced": (naive.Introduced, solver("asgd", introduce=20.0)),
 }
+REFERENCES["schedule-free, decaying"][1].schedule = lambda samples: 1 / (1 + samples / 5)
 UPDATES = 60
 
 
@@ -302,6 +311,111 @@ def test_schedule_free_with_beta_0_is_asgd_whose_running_mean_is_evaluated():
     torch.testing.assert_close(torch.stack(free.xs), means, rtol=1e-12, atol=1e-14)
 
 
+# -- the one short cut ------------------------------------------------------------------------------------------------
+
+
+EMPTY = {
+    "asgd": solver("asgd"),
+    "asgd, Adam": solver("asgd", partial(torch.optim.Adam, lr=LR)),
+    "plain": solver("plain"),
+    "schedule-free": solver("schedule-free"),
+    "compressed": solver("compressed", share=0.5),
+    "dana-slim": solver("dana-slim"),
+    "downpour": solver("downpour", ADAGRAD, n_push=2, n_fetch=3),
+    "downpour, delta": solver("downpour", n_push=3, n_fetch=2, push="delta"),
+    "introduced": solver("asgd", introduce=20.0),
+    "scheduled": solver("asgd"),
+}
+EMPTY["scheduled"].schedule = lambda samples: 1 / (1 + samples)
+
+
+def saying(row, *, through):
+    """The row, and the list of all that its server says; without the short cut if it is to go through the slots."""
+    if through:
+        row._past_the_slots = row._through_the_slots
+    said, answer = [], row.on_call
+
+    def on_call(s, worker, payload):
+        effects = list(answer(s, worker, payload))
+        said.extend(_plain(e) for e in effects)
+        return effects
+
+    row.on_call = on_call
+    return row, said
+
+
+def _plain(value):
+    """Records as lists of their fields, tensors as lists of numbers: comparable with ==."""
+    if isinstance(value, torch.Tensor):
+        return value.tolist()
+    if isinstance(value, tuple):
+        return [_plain(v) for v in value]
+    names = getattr(value, "__struct_fields__", None)
+    return value if names is None else [type(value).__name__, *(_plain(getattr(value, n)) for n in names)]
+
+
+@pytest.mark.parametrize("name", EMPTY)
+def test_past_empty_slots_the_server_says_what_it_says_through_them(name):
+    found = []
+    for through in (False, True):
+        row, said = saying(copy(EMPTY[name]), through=through)
+        W = 1 if name == "plain" else 4
+        out = simulate(TASK, row, cluster(W, compute="lognormal(10ms,15ms)"), updates=60)
+        found.append((said, _plain(out.x), row.save_server(out.sim.server)["samples"]))
+    assert found[0] == found[1]
+    assert sum(kind == "Stepped" for kind, *_ in found[0][0]) == 60
+
+
+# -- a row of slots, as the docs have it ------------------------------------------------------------------------------
+
+
+def careful():
+    """The second example of docs/adding.md."""
+    page = Path(__file__).parent.parent / "docs" / "adding.md"
+    _, code = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.S)
+    scope = {"__name__": "careful"}
+    exec(compile(code, "adding.md", "exec", dont_inherit=True), scope)
+    return scope["Careful"]
+
+
+def test_the_slots_of_the_docs_do_what_they_say():
+    out = simulate(TASK, careful()(sgd(), oldest=6), cluster(8, compute="lognormal(10ms,15ms)"), updates=80, keep=True)
+    points, m = [np.ones(4), *(x.numpy() for x in out.xs)], 0.0
+    for n, r in enumerate(out.applied):
+        m = 0.9 * m + 0.1 * r["staleness"]
+        eta = LR * min(1.0, (1 + m) / (1 + r["staleness"]))
+        g = gradient(points[r["version_read"]], r["worker"], r["draw"])
+        np.testing.assert_allclose(points[n + 1], points[n] - eta * g, rtol=1e-10)
+    assert max(out.taus) == 6
+    assert min(r["staleness"] for r in out.rows if r["outcome"] == "refused") == 7
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_the_slots_of_the_docs_keep_the_contract(check, monkeypatch):
+    monkeypatch.setitem(sys.modules, "careful", SimpleNamespace(Careful=careful()))
+    CHECKS[check](Case("careful:Careful", {"oldest": 4}, workers=4))
+
+
+# -- what is saved ----------------------------------------------------------------------------------------------------
+
+
+def test_a_checkpoint_of_other_fields_is_refused_with_the_reason():
+    """As of 0.2.0, which kept what slots need in dictionaries."""
+    row = solver("async-momentum")
+    world = World(2, Layout.of([("x", (4,))]), (0, 1))
+    x0 = torch.ones(4, dtype=torch.float64)
+    saved = row.save_server(row.init_server(x0, world))
+    assert row.load_server(saved, x0, world).v is None
+    old = {**{k: v for k, v in saved.items() if k != "v"}, "memory": {"v": x0}}
+    with pytest.raises(StoreError, match="another version of offbeat: its MomentumServer differs in memory, v"):
+        row.load_server(old, x0, world)
+    codec = Codec(row.records)
+    worker = codec.encode(row.init_worker(0, x0, world), {})
+    worker["fields"]["memory"] = None
+    with pytest.raises(StoreError, match="another version of offbeat: its Worker differs in memory"):
+        codec.decode(worker, {})
+
+
 # -- B18, B19: compression and delayed Nesterov, on the rules themselves --------------------------------------------
 
 
@@ -313,7 +427,7 @@ def test_b18_with_error_feedback_nothing_is_lost(options):
     for k, got in enumerate(out.xs):
         total = total + gradient(x, 0, k)
         x = got.numpy()
-    e = out.sim.workers[0].state.memory.numpy()
+    e = out.sim.workers[0].state.e.numpy()
     np.testing.assert_allclose(out.x.numpy() - LR * e, 1 - LR * total, rtol=1e-11)
     assert np.abs(e).max() > 0.01
 

@@ -10,15 +10,16 @@ import pytest
 
 import offbeat
 from folders import make
+from harness import mlp_task
 from offbeat import cli
 from offbeat.core.errors import ConfigError, OffbeatWarning, StoreError
 from offbeat.engines.cluster import Cluster
-from offbeat.lab import store
-from offbeat.lab.delays import simulate
-from offbeat.lab.folder import Folder
-from offbeat.report import delays
+from offbeat.lab.runs import store
+from offbeat.lab.runs.folder import Folder
+from offbeat.lab.studies.delays import simulate
 from offbeat.report.diff import diff
 from offbeat.report.filter import matching
+from offbeat.report.pages import delay_study
 from offbeat.report.read import RunFiles, find
 
 
@@ -117,6 +118,70 @@ def test_removing_takes_what_the_run_made_and_nothing_else(runs, capsys, monkeyp
     assert [p.name for p in (runs / "sync-0").iterdir()] == ["notes.txt"]
 
 
+def whole_run(folder):
+    """A run that leaves every kind of file: a dataset, snapshots, a diagnosis, and a vocabulary as word2vec's."""
+    task = mlp_task(fingerprint="whole")
+    task.files = lambda: {"vocabulary.txt": "the\nsea\n"}
+    words = {"budget": "40updates", "batch": 4, "saves_per_epoch": 5, "diagnose_every": 9, "out": folder}
+    return offbeat.train(task, "asgd", 2, **words)
+
+
+def test_nothing_of_a_removed_run_is_left(tmp_path):
+    run = whole_run(tmp_path / "run")
+    for name in (
+        "vocabulary.txt",
+        "evaluation.json",
+        "partition.json",
+        "diagnostics.parquet",
+        "saves/000000.safetensors",
+    ):
+        assert (run.path / name).exists(), name
+    store.tag(run.path, ["good"], [])
+    store.remove(run.path)
+    assert not run.path.exists()
+
+
+FOREIGN = ("customers.parquet", "model.safetensors", "saves/notes.txt", "saves/mine.safetensors", "parts/x.parquet")
+
+
+@pytest.mark.parametrize("what", ["remove", "again", "an unfinished run"])
+def test_files_of_others_are_never_touched(tmp_path, what):
+    folder = tmp_path / "run"
+    for name in FOREIGN:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("mine")
+    whole_run(folder)
+    if what == "remove":
+        store.remove(folder)
+    elif what == "again":
+        task = mlp_task(fingerprint="whole")
+        offbeat.train(task, "asgd", 2, budget="5updates", batch=4, out=folder, again=True)
+    else:
+        info = json.loads((folder / "run.json").read_text())
+        (folder / "run.json").write_text(json.dumps({**info, "status": "running"}))
+        whole_run(folder)  # it has no checkpoint, and starts anew
+    assert {name: (folder / name).read_text() for name in FOREIGN} == dict.fromkeys(FOREIGN, "mine")
+    assert (folder / "run.json").exists() == (what != "remove")
+
+
+@pytest.mark.parametrize("name", ["saves", "parts"])
+def test_no_link_is_followed(tmp_path, name):
+    whole_run(tmp_path / "run")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "000000.safetensors").write_text("mine")
+    for file in (tmp_path / "run" / name).glob("*"):
+        file.unlink()
+    if (tmp_path / "run" / name).exists():
+        (tmp_path / "run" / name).rmdir()
+    (tmp_path / "run" / name).symlink_to(elsewhere, target_is_directory=True)
+    with pytest.raises(StoreError, match="is a link"):
+        store.remove(tmp_path / "run")
+    with pytest.raises(StoreError, match="is a link"):
+        offbeat.train(mlp_task(fingerprint="whole"), "asgd", 2, budget="5updates", out=tmp_path / "run", again=True)
+    assert [p.name for p in elsewhere.iterdir()] == ["000000.safetensors"]
+
+
 def test_a_run_in_progress_is_not_removed(runs):
     folder = Folder(runs / "asgd-0")
     folder.acquire()
@@ -204,10 +269,10 @@ def test_one_worker_is_never_stale_and_equal_workers_are_always_n_minus_1():
 
 def test_the_fit_of_a_normal_sample_is_close_and_that_of_a_lump_is_not():
     rng = np.random.default_rng(0)
-    close = delays.fit(rng.normal(100, 20, 20_000).round().astype(int), 101)
+    close = delay_study.fit(rng.normal(100, 20, 20_000).round().astype(int), 101)
     assert (close["mean"], close["std"]) == (pytest.approx(100, abs=0.5), pytest.approx(20, abs=0.5))
-    assert close["misfit"] < 0.02
-    assert delays.fit(np.array([0] * 90 + [100] * 10), 11)["misfit"] > 0.3
+    assert close["fit error"] < 0.02
+    assert delay_study.fit(np.array([0] * 90 + [100] * 10), 11)["fit error"] > 0.3
 
 
 def test_the_command_prints_the_fit_and_writes_a_page(tmp_path, capsys, monkeypatch):

@@ -17,6 +17,8 @@ from offbeat.engines.threads import STRETCH, Threads, stretches_from
 from offbeat.tasks.quadratic import Quadratic
 from offbeat.tasks.word2vec.quality import neighbours
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture
 def task(word2vec_task):
@@ -27,37 +29,17 @@ def rate(work):
     return 0.05 / (1 + work / 10_000)
 
 
-class Until(Stop):
-    """Ends after so many samples, and remembers where it looked."""
-
-    def __init__(self, samples, every=10**9):
-        super().__init__()
-        self.samples, self.every, self.seen = samples, every, []
-
-    def watch(self, sim):
-        self.sim = sim
-        sim.next_samples = self._next()
-        return self
-
-    def _next(self):
-        return min(self.samples, (self.sim.samples // self.every + 1) * self.every)
-
-    def mark(self):
-        self.seen.append((self.sim.samples, self.sim.point.x))
-        self.sim.next_samples = self._next()
-        return self.sim.samples >= self.samples
-
-
 def engine(task, workers=1, seed=7):
     return Threads(task, None, rate, workers=workers, seed=seed)
 
 
 def run(task, samples, every=10**9, **options):
-    made = engine(task, **options)
-    until = Until(samples, every).watch(made)
-    assert made.run(until) == "watcher"
+    """The engine, closed, and what was seen of it on the way."""
+    made, seen = engine(task, **options), []
+    stop = Stop(samples=samples, every=every, look=lambda e: seen.append((e.samples, e.point.x)))
+    assert made.run(stop.watch(made)) == "watcher"
     made.close()
-    return made, until
+    return made, seen
 
 
 def test_one_thread_is_the_kernel_in_a_loop(task):
@@ -75,11 +57,11 @@ def test_one_thread_is_the_kernel_in_a_loop(task):
 
 
 def test_looking_on_changes_nothing(task):
-    often, until = run(task, 30_000, every=5000)
+    often, seen = run(task, 30_000, every=5000)
     never, _ = run(task, 30_000)
     assert torch.equal(often.point.x, never.point.x)
-    assert [s // 5000 for s, _ in until.seen] == [1, 2, 3, 4, 5, 6]
-    assert not torch.equal(until.seen[0][1], until.seen[1][1]), "a point that was handed out is a copy"
+    assert [s // 5000 for s, _ in seen] == [1, 2, 3, 4, 5, 6]
+    assert not torch.equal(seen[0][1], seen[1][1]), "a point that was handed out is a copy"
 
 
 def test_every_word_comes_once_a_pass(task):
@@ -109,19 +91,19 @@ def test_a_checkpoint_goes_on_with_the_same_bits(task):
     saved = json.loads(json.dumps(first.save(tensors)))
     second = engine(task)
     second.restore(saved, {k: t.clone() for k, t in tensors.items()})
-    second.run(Until(30_000).watch(second))
+    second.run(Stop(samples=30_000).watch(second))
     assert torch.equal(second.point.x, whole.point.x)
 
 
 def test_a_loss_that_explodes_ends_the_run(task):
 
-    class Alarmed(Until):
+    class Alarmed(Stop):
         def suspicious(self, loss):
             return not np.isfinite(loss)
 
     made = engine(task)
     made._x[0] = float("nan")
-    assert made.run(Alarmed(task.size).watch(made)) == "watcher"
+    assert made.run(Alarmed(samples=task.size).watch(made)) == "watcher"
     assert made.samples < task.size
 
 
@@ -141,10 +123,14 @@ def test_the_command_line_reaches_it_and_refuses_what_it_is_not(topics_file, com
     assert command("embed", "neighbours", "r", "ship")[0] == 0
     assert command("embed", "neighbours", "r", "ship", "--count", "0")[0] == 2
     for options, says in (
-        (["--solver", "asgd"], "runs plain and hogwild (without a lock), not asgd"),
-        (["--solver", "hogwild", "--set", "solver.locked=true"], "not hogwild with locked=true"),
-        (["--solver", "plain", "--workers", "2"], "plain runs on one worker"),
-        (["--solver", "hogwild", "--delay", "5ms"], "the threads engine has no delays"),
+        (["--solver", "asgd"], "the threads engine cannot run asgd: it does not train in place, without a lock"),
+        (
+            ["--solver", "hogwild", "--set", "solver.locked=true"],
+            "cannot run hogwild: it does not train in place, without a lock",
+        ),
+        (["--solver", "plain", "--workers", "2"], "cannot run plain: it runs on one worker"),
+        (["--solver", "hogwild", "--delay", "5ms"], "there are no delays"),
+        (["--solver", "hogwild", "--set", "solver.clip=0.1"], "without clipping"),
     ):
         code, _, err = command(*base, *options, "--out", "x")
         assert code == 2, err

@@ -15,9 +15,9 @@ from offbeat import cli
 from offbeat import solvers as offbeat_solvers
 from offbeat.core.feed import Feed
 from offbeat.core.trace import Row
-from offbeat.engines import slotted
+from offbeat.engines.clock import columns as slotted
+from offbeat.engines.clock.general import Timing
 from offbeat.engines.sim import Sim
-from offbeat.engines.timing import Timing
 from offbeat.solvers.asgd import ASGD
 from offbeat.solvers.parameter_server import ParameterServer
 from offbeat.solvers.sync import Sync
@@ -218,6 +218,30 @@ def test_bad_input_is_refused_in_one_line(options, match):
     with pytest.raises(offbeat.ConfigError, match=match) as caught:
         offbeat.simulate(**{"cluster": cluster(2), **options})
     assert "\n" not in str(caught.value)
+
+
+def command(monkeypatch, capsys, *args):
+    monkeypatch.setattr(sys, "argv", ["offbeat", "time", *args])
+    with pytest.raises(SystemExit):
+        cli.main()
+    return capsys.readouterr().out
+
+
+def test_solvers_are_compared_in_samples_a_second_since_updates_are_of_different_sizes(monkeypatch, capsys):
+    # Twelve equal workers, a second each, a server that takes no time: both rules apply 12 gradients a second.
+    equal = ("--workers", "12", "--compute", "1s", "--service", "0s", "--budget", "60s")
+    found = json.loads(command(monkeypatch, capsys, "--solver", "sync,asgd", *equal, "--json"))
+    assert [s["samples_per_virtual_second"] for s in found] == pytest.approx([12, 12])
+    assert [s["updates_per_virtual_second"] for s in found] == pytest.approx([1, 12])
+    table = command(monkeypatch, capsys, "--solver", "sync,asgd", *equal)
+    assert table.splitlines()[0].split()[:3] == ["solver", "samples/s", "updates/s"]
+    assert [line.split()[:3] for line in table.splitlines()[1:3]] == [["sync", "12", "1"], ["asgd", "12", "12"]]
+
+
+def test_a_repeated_compute_describes_further_workers(monkeypatch, capsys):
+    one = ("--solver", "asgd", "--workers", "2", "--service", "0s", "--budget", "40s", "--json", "--compute", "1s")
+    found = json.loads(command(monkeypatch, capsys, *one, "--compute", "4s@1"))
+    assert found["samples"] == 40 + 10
 
 
 def test_the_command_line_times_thousands_of_workers(monkeypatch, capsys):

@@ -15,12 +15,11 @@ pytest.importorskip("numba")
 from offbeat import solvers
 from offbeat.core.errors import ConfigError, DataError
 from offbeat.core.feed import Feed
-from offbeat.core.sparse import RowSparse, Table
+from offbeat.core.sparse import RowSparse, RowTable
 from offbeat.core.task import Point
-from offbeat.engines import checkpoint
-from offbeat.solvers.optimizers import optimizer_factory
+from offbeat.optim.steppers import optimizer_factory
 from offbeat.tasks.word2vec.quality import Pairs, analogies, neighbours
-from offbeat.tasks.word2vec.task import Word2Vec
+from offbeat.tasks.word2vec.skipgram import Word2Vec
 
 
 @pytest.fixture
@@ -92,7 +91,7 @@ def test_sparse_and_dense_parameters_end_at_the_same_point(task, name, memory):
         assert torch.equal(ends[0].x, ends[1].x)
     else:  # torch's SGD fuses the product with the sum
         torch.testing.assert_close(ends[0].x, ends[1].x, rtol=1e-4, atol=1e-5)
-    assert isinstance(ends[0].sim.server.x, Table)
+    assert isinstance(ends[0].sim.server.x, RowTable)
     assert not torch.equal(ends[0].x, task.init(0).x.dense())
 
 
@@ -118,9 +117,9 @@ def test_a_checkpoint_may_fall_anywhere(task, name):
         first = build(task, solver(name), there, batch=20)
         first.run(Stop(ticks=ticks).watch(first))
         tensors = {}
-        saved = json.loads(json.dumps(checkpoint.save(first, tensors)))
+        saved = json.loads(json.dumps(first.save(tensors)))
         second = build(task, solver(name), there, batch=20)
-        checkpoint.restore(second, saved, {k: t.clone() for k, t in tensors.items()})
+        second.restore(saved, {k: t.clone() for k, t in tensors.items()})
         assert second.updates < 100
         second.run(Stop(updates=100).watch(second))
         assert torch.equal(second.point.x, whole)
@@ -172,7 +171,7 @@ def test_lost_adds_are_for_dense_vectors(task):
         ({"manner": "wild"}, "unknown task.manner 'wild'"),
         ({"data": "nowhere.txt"}, "no text 'nowhere.txt': give a file, or one of text8, enwik8"),
         ({"data": "mnist"}, "mnist is no text"),
-        ({"data": "text8"}, "text8 is not here yet: get it with `offbeat data get text8`"),
+        ({"data": "text8"}, "run: offbeat data get text8"),
     ],
 )
 def test_options_that_are_no_good_are_refused_in_one_line(topics_file, data_cache, options, says):
@@ -259,6 +258,7 @@ def test_bad_texts_end_with_one_line_and_code_2(tmp_path, command):
         assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("name", ["hogwild", pytest.param("all-to-all", marks=pytest.mark.slow)])
 def test_real_processes_train_it_too(topics_file, command, name):
     options = ["--set", "task.dim=8", "--set", "task.negatives=3", "--set", "optimizer.lr=0.05", "--batch", "8"]

@@ -35,7 +35,7 @@ def data_cache(tmp_path_factory, monkeypatch):
 
 @pytest.fixture
 def word2vec_task(topics_file, data_cache):
-    from offbeat.tasks.word2vec.task import Word2Vec
+    from offbeat.tasks.word2vec.skipgram import Word2Vec
 
     return Word2Vec(str(topics_file), dim=8, window=3, negatives=3, sample=0.05)
 

@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from offbeat.core.effects import Gradient
 from offbeat.core.layout import Layout
 from offbeat.core.seeds import generator
-from offbeat.core.sparse import RowSparse, Table, rows_of
+from offbeat.core.sparse import RowSparse, RowTable, rows_of
 from offbeat.core.task import Point
 
 WIDTH, ROWS_A_BATCH = 4, 10
@@ -51,8 +51,8 @@ class ManyRows:
 
     def init(self, seed):
         if self._log is not None and os.getpid() != self._maker:
-            Touched(self._log).__enter__()  # the nursery makes the point; those it forks are counted, too
-        return Point(Table(torch.zeros(self._shape), frozen=True))
+            Touched(self._log).__enter__()  # the forker makes the point; those it forks are counted, too
+        return Point(RowTable(torch.zeros(self._shape), frozen=True))
 
     def gradient(self, point, batch, key):
         rows = torch.from_numpy(generator(key, "rows", 0).choice(self._shape[0], ROWS_A_BATCH, replace=False)).sort()[0]

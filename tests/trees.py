@@ -1,10 +1,10 @@
 """A method that sums in groups, for tests of all-reduce: no solver of ours asks for groups of its own."""
 
 from offbeat.core.effects import AllReduce, Applied, Grad, Stepped
-from offbeat.solvers.local import Local
+from offbeat.solvers.replica import StepsOnWorkers
 
 
-class Tree(Local):
+class Tree(StepsOnWorkers):
     """Synchronous SGD: x_i <- opt(x_i, mean of all gradients), summed within groups of two and then over the groups."""
 
     asks = frozenset({Grad, AllReduce})

@@ -339,6 +339,19 @@ class ScheduleFreePlain(ScheduleFree):
     beta = 0.0
 
 
+class ScheduleFreeDecaying(ScheduleFree):
+    """Update t at eta_t = eta / (1 + t / 5); x is the mean of z_1 ... z_t with weights eta_t^2."""
+
+    def apply(self, w: int, direction: Array, scale: float = 1.0) -> None:
+        super().apply(w, direction, 1 / (1 + (self.t + 1) / 5))
+
+    def evaluated(self) -> Array:
+        if not self.t:
+            return self.x
+        weights = [(1 + t / 5) ** -2 for t in range(1, self.t + 1)]
+        return np.average(self.versions[1:], axis=0, weights=weights)
+
+
 class TopK(Asgd):
     """p = g + e; the k largest components are sent, the rest is kept."""
 

@@ -1,0 +1,90 @@
+"""A run on a real engine, and the same run simulated: what the tests of real engines share."""
+
+from typing import Any
+
+from cases import CASES
+from harness import Stop, mlp_task
+from offbeat.core.feed import Feed
+from offbeat.core.trace import Row
+from offbeat.engines.cluster import Cluster
+from offbeat.engines.debug import Debug
+from offbeat.engines.local import Launcher, Local, Options
+from offbeat.engines.running.fit import lacking
+from offbeat.engines.sim import Sim
+
+ONE_OF_EACH = list({c.solver: c for c in CASES if c.workers > 1 or c.solver in ("plain", "constant-delay")}.values())
+"""The last case of each solver: the one with most options."""
+
+REDUCING = ("allreduce", "hierarchical", "local-sgd", "slowmo", "diloco")
+ORDERLY = [
+    c for c in CASES if c.solver in ("sync", "easgd", "ea-msgd", *REDUCING) and c.options.get("order") != "arrival"
+]
+"""Methods whose result does not depend on who comes first: barriers and turns."""
+
+PLACES = ["on processes", "on threads"]
+
+
+def on(places, cases):
+    """The pairs that go together: threads have no shared memory."""
+    return [(p, c) for p in places for c in cases if p != "on threads" or lacking(Debug.asks, c.make()) is None]
+
+
+def build(
+    launcher: Launcher | None,
+    rule: Any,
+    *,
+    workers: int = 2,
+    task: Any = None,
+    options: Options | None = None,
+    feed: Feed | None = None,
+    seed: int = 3,
+    **cluster: Any,
+) -> Any:
+    """An engine: on processes that the launcher starts or, without one, on threads of this process."""
+    task = mlp_task() if task is None else task
+    feed = feed or Feed(task.size, batch=8, workers=workers, seed=seed)
+    machines = Cluster.parse(workers=workers, **cluster)
+    options = options or Options(gap=True)
+    if launcher is None:
+        return Debug(task, rule, machines, feed, seed=seed, options=options)
+    return Local(task, rule, machines, feed, seed=seed, options=options, launcher=launcher)
+
+
+def run(
+    launcher: Launcher | None,
+    rule: Any,
+    *,
+    updates: float = 20,
+    stop: Stop | None = None,
+    **setting: Any,
+) -> Any:
+    """To its end, with how it `ended` and `x` at its end; the engine, closed."""
+    return to_its_end(build(launcher, rule, **setting), stop or Stop(updates=updates))
+
+
+def to_its_end(engine: Any, stop: Stop) -> Any:
+    try:
+        engine.ended = engine.run(stop.watch(engine))
+        engine.finish()
+        engine.x = engine.point.x
+    finally:
+        engine.close()
+    return engine
+
+
+def simulated(
+    rule: Any, *, workers: int = 2, updates: float = 20, task: Any = None, feed: Feed | None = None, **options: Any
+) -> Sim:
+    """The same on the simulator."""
+    task = mlp_task() if task is None else task
+    feed = feed or Feed(task.size, batch=8, workers=workers, seed=3)
+    sim = Sim(task, rule, Cluster(workers=workers), feed, **{"seed": 3, "gap": True, **options})
+    try:
+        sim.run(Stop(updates=updates).watch(sim))
+    finally:
+        sim.close()
+    return sim
+
+
+def rows_of(engine: Any) -> list[Row]:
+    return [Row(*r) for r in engine.rows]

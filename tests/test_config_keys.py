@@ -1,0 +1,70 @@
+"""`offbeat config`: every key is explained, and every example works."""
+
+import json
+import sys
+import tomllib
+
+import pytest
+
+from offbeat import cli
+from offbeat.lab.config import known_keys, make, parse_setting
+from offbeat.lab.config.meaning import MEANING, keys
+
+WITH = {
+    "data.first_batch": {"data.batch_warmup": "2epochs"},
+    "data.batch_warmup": {"data.first_batch": 8},
+    "data.fold": {"data.folds": 5},
+    "cluster.events": {"cluster.workers": 5},
+}
+"""What an example needs beside it."""
+
+
+@pytest.fixture
+def shell(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+
+    def run(*args: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["offbeat", *args])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        return int(stop.value.code or 0), *capsys.readouterr()
+
+    return run
+
+
+def test_every_key_is_explained_and_no_other():
+    assert set(MEANING) == set(known_keys())
+    assert {k.key for k in keys()} == set(known_keys())
+
+
+@pytest.mark.parametrize("key", known_keys())
+def test_an_example_is_taken_and_is_not_the_default(key):
+    row = next(k for k in keys() if k.key == key)
+    name, value = parse_setting(f"{key}={row.example}")
+    config = make({"task": "digits", **WITH.get(key, {}), name: value}).plain()
+    for part in key.split("."):
+        config = config[part]
+    assert key in ("task.name", "cluster.allreduce") or config != row.default
+
+
+def test_the_list_names_type_default_meaning_and_example(shell):
+    code, out, _ = shell("config")
+    assert code == 0
+    assert "optimizer.lr: the learning rate\n    number, 0.05 unless given; --set optimizer.lr=0.1\n" in out
+    assert "constant | polynomial | multistep | exponential | cosine" in out
+    rows = json.loads(shell("config", "--json")[1])["keys"]
+    assert [r["key"] for r in rows] == [k.key for k in keys()]
+
+
+def test_of_a_task_it_says_what_would_run(shell):
+    code, out, _ = shell("config", "word2vec", "--set", "optimizer.lr=0.5")
+    assert code == 0
+    found = tomllib.loads(out)
+    assert (found["data"]["batch"], found["schedule"]["kind"], found["optimizer"]["lr"]) == (256, "polynomial", 0.5)
+    assert found == json.loads(shell("config", "word2vec", "--set", "optimizer.lr=0.5", "--json")[1])
+
+
+def test_settings_without_a_task_are_refused(shell):
+    code, out, err = shell("config", "--set", "optimizer.lr=0.5")
+    assert (code, out) == (2, "")
+    assert "need a task" in err
