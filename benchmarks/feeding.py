@@ -16,8 +16,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import offbeat
 from offbeat.core.feed import Feed
+from offbeat.data.samples import TensorSamples
 from offbeat.tasks.models.lenet import lenet5
-from offbeat.tasks.samples import TensorSamples
 
 FEEDING, EVALUATION = 0.03, 0.05  # limits, as shares of the loop
 TRAIN, TEST, BATCH = 60_000, 10_000, 32

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from offbeat.tasks.arrays import load
+from offbeat.data.arrays import load
 from offbeat.tasks.models.lenet import lenet5
 
 _WARM_UP = 20  # gradients a worker

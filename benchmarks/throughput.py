@@ -20,11 +20,12 @@ from torch.nn import functional as F
 
 from offbeat.core.budget import Amount, Budget
 from offbeat.core.errors import OffbeatError
+from offbeat.data.arrays import load
 from offbeat.engines.cluster import Cluster
-from offbeat.lab.plan import Plan
-from offbeat.lab.run import cores, execute
+from offbeat.lab.runs.conditions import cores
+from offbeat.lab.runs.execute import execute
+from offbeat.lab.runs.plan import Plan
 from offbeat.solvers.asgd import ASGD
-from offbeat.tasks.arrays import load
 from offbeat.tasks.models.lenet import lenet5
 from offbeat.tasks.module import ModuleTask
 

@@ -18,11 +18,11 @@ import numpy as np
 import simpy
 
 from offbeat.core.feed import Feed
-from offbeat.engines import slotted
+from offbeat.engines.clock import columns as slotted
+from offbeat.engines.clock.general import Timing
 from offbeat.engines.cluster import Cluster
-from offbeat.engines.engine import ToTheMark
-from offbeat.engines.timing import Timing
-from offbeat.lab.timing import NoOptimizer
+from offbeat.engines.protocol import ToTheMark
+from offbeat.lab.studies.timing import NoOptimizer
 from offbeat.solvers.asgd import ASGD
 from offbeat.tasks.idle import Idle
 

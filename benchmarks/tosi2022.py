@@ -59,8 +59,8 @@ def settings(task: str, batch: int, chosen: argparse.Namespace) -> dict[str, Any
 def run(values: dict[str, Any]) -> dict[str, Any]:
     """One run in memory: its losses over virtual time, and its staleness."""
     from offbeat.lab.config import make
-    from offbeat.lab.plan import build
-    from offbeat.lab.run import execute
+    from offbeat.lab.runs.execute import execute
+    from offbeat.lab.runs.plan import build
 
     started = time.monotonic()
     done = execute(build(make(values)), None, checkpoint_seconds=1e9)

@@ -24,7 +24,7 @@ DIM, WINDOW, NEGATIVES, SAMPLE, MIN_COUNT, RATE = 100, 5, 5, 1e-3, 5, 0.025
 
 def ours(task: Any, threads: int, seed: int) -> tuple[float, float, float]:
     """(seconds, WordSim-353, CPU seconds) of one pass on the threads engine."""
-    from offbeat.engines.engine import ToTheMark
+    from offbeat.engines.protocol import ToTheMark
     from offbeat.engines.threads import Threads
 
     engine = Threads(task, None, lambda work: RATE * (1 - work / task.size), workers=threads, seed=seed)
@@ -58,7 +58,7 @@ def main() -> int:
     chosen = parser.parse_args()
 
     from offbeat.tasks.word2vec.quality import required
-    from offbeat.tasks.word2vec.task import Word2Vec, text_file
+    from offbeat.tasks.word2vec.skipgram import Word2Vec, text_file
 
     limit = int(chosen.megabytes * 1e6)
     pairs = required("wordsim353")
