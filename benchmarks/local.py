@@ -26,7 +26,7 @@ from torch.nn import functional as F
 import offbeat
 import ray_server
 from offbeat.data.arrays import load
-from offbeat.engines.local.machine import keep_freed_memory
+from offbeat.engines.real.machine import keep_freed_memory
 from offbeat.tasks.models.lenet import lenet5
 
 BATCH, LR = 64, 0.03

@@ -140,6 +140,12 @@ class ThreadPort:
         self.send(m.Post(to, effect.message, payload_bytes(effect.message)))
         return tuple(to)
 
+    def began(self) -> None:
+        pass
+
+    def look(self) -> None:
+        pass
+
     def handlers(self, worker: Any) -> Mapping[type, Callable[[Any], Any]]:
         return {}
 

@@ -20,7 +20,7 @@ from offbeat.core.solver import Shown
 from offbeat.core.sparse import RowTable
 from offbeat.core.task import Buffers
 from offbeat.core.units import format_size
-from offbeat.engines.local.machine import available_bytes
+from offbeat.engines.real.machine import available_bytes
 from offbeat.engines.real.board import HEADER, REAL, WHOLE, Board
 
 _PAGE = 4096

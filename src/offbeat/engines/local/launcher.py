@@ -11,7 +11,7 @@ import sys
 
 from offbeat.engines.local.channel import Channel
 from offbeat.engines.local.local_messages import Fork, Forked
-from offbeat.engines.local.machine import die_with_parent, keep_freed_memory
+from offbeat.engines.real.machine import die_with_parent, keep_freed_memory
 from offbeat.engines.real.transport import Closed, RunError
 
 _START = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from offbeat.engines.local.launcher import main; "

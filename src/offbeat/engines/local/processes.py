@@ -26,7 +26,7 @@ from offbeat.engines.local.shared_vector import lost_share
 from offbeat.engines.real.board import Board
 from offbeat.engines.real.checkpoint import Checkpoint, SavedWorker
 from offbeat.engines.real.messages import FromControl, ToControl, Totals, Transaction
-from offbeat.engines.real.site import Setup
+from offbeat.engines.real.site import Setup, pickled
 from offbeat.engines.real.transport import Closed, RunError
 
 _CONSTRUCTION_SECONDS = 300.0  # for importing torch and making the task
@@ -145,24 +145,3 @@ class LocalProcesses:
         self._line = self._forker = self._own = None
         with contextlib.suppress(OSError):
             os.close(self.arena.fd)
-
-
-def pickled(setup: Setup) -> bytes:
-    """The setup for a pipe; names what cannot be sent."""
-    import cloudpickle
-
-    try:
-        blob: bytes = cloudpickle.dumps(setup)
-        return blob
-    except Exception as e:
-        for what, value in (("task", setup.task), ("solver", setup.solver)):
-            parts = value.__getstate__() if value is not None else None
-            for name, part in parts.items() if isinstance(parts, dict) else ():
-                try:
-                    cloudpickle.dumps(part)
-                except Exception as inner:
-                    raise ConfigError(
-                        f"the {what} cannot be sent to worker processes: its attribute {name!r} "
-                        f"({type(part).__name__}) cannot be pickled: {inner}"
-                    ) from None
-        raise ConfigError(f"the run cannot be sent to worker processes: {e}") from None

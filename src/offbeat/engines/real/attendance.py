@@ -58,8 +58,8 @@ class Attendance:
     def pause(self) -> None:
         """Everything stands still from now on; what there is to see is shown."""
         if not self.paused:
-            self._paused_at = self._clock.now()
             self._hub.pause()
+            self._paused_at = self._clock.now()
             self._record.listen()
             self.show()
 

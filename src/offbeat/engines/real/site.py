@@ -62,6 +62,27 @@ class Setup:
         return made
 
 
+def pickled(setup: Setup) -> bytes:
+    """The setup, for other processes of the run alone; names what cannot be sent."""
+    import cloudpickle
+
+    try:
+        blob: bytes = cloudpickle.dumps(setup)
+        return blob
+    except Exception as e:
+        for what, value in (("task", setup.task), ("solver", setup.solver)):
+            parts = value.__getstate__() if value is not None else None
+            for name, part in parts.items() if isinstance(parts, dict) else ():
+                try:
+                    cloudpickle.dumps(part)
+                except Exception as inner:
+                    raise ConfigError(
+                        f"the {what} cannot be sent to worker processes: its attribute {name!r} "
+                        f"({type(part).__name__}) cannot be pickled: {inner}"
+                    ) from None
+        raise ConfigError(f"the run cannot be sent to worker processes: {e}") from None
+
+
 class Site:
     """A run inside one of its processes."""
 

@@ -134,6 +134,12 @@ class Port(Protocol):
     def receive(self, timeout_seconds: float | None) -> Any:
         """The next message, its vectors unpacked; None when there is none in time. Closed when the server is gone."""
 
+    def began(self) -> None:
+        """A gradient was begun: the server is to know of it even if this process is lost."""
+
+    def look(self) -> None:
+        """Takes in what others have written on the board, and stands still if the server says so."""
+
     def handlers(self, worker: Any) -> Mapping[type, Callable[[Any], Any]]:
         """How to carry out effects that need more than messages: a shared vector, averages of pairs."""
 

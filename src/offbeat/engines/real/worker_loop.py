@@ -125,6 +125,7 @@ class WorkerLoop:
 
     def _between_rounds(self) -> None:
         """Rests while a checkpoint is taken."""
+        self.port.look()
         if self.board.rest[0]:
             self.port.send(m.Resting())
             self._await(m.GoOn)
@@ -156,6 +157,7 @@ class WorkerLoop:
         board.job[i] = 0  # before its seconds are charged: whoever looks now must not count them twice
         board.delayed[i] += begun - started
         board.computing[i] += computed - begun
+        self.port.look()
         self._hear_all()  # what came in the meantime
         work = max(int(board.work[0]), int(board.announced.sum()))
         where = (effect.at, effect.version, source, draw)
@@ -184,6 +186,7 @@ class WorkerLoop:
         board.job_source[i], board.job_draw[i], board.job_started[i] = source, draw, started
         board.draws[i] = site.feed.draws[i]
         board.job[i] = 1
+        self.port.began()
         if site.fault("kill", self.gradients, i, self.life):
             self.port.die()
         if site.fault("raise", self.gradients, i, self.life):

@@ -1,17 +1,27 @@
-"""Payloads with tensors, through shared memory: what the other side already has is named, not copied."""
+"""Payloads with tensors, packed for the way: what the other side already has is named, not sent again."""
 
+from collections.abc import Mapping
 from operator import attrgetter
-from typing import Any
+from typing import Any, Protocol
 
 from torch import Tensor
 
 from offbeat.core.codec import Codec
 from offbeat.core.effects import Gradient, View
 from offbeat.core.sparse import RowTable
-from offbeat.engines.local.arena import Arena
 
 Known = dict[str, Tensor | RowTable]
 """What the two ends of a line both have, by name."""
+
+
+class Places(Protocol):
+    """Where the tensors of a message lie on their way: a slot of shared memory, or the frames beside a message."""
+
+    def write(self, slot: Any, tensors: Mapping[str, Tensor]) -> list[Any]:
+        """Puts tensors into a slot; says where each lies."""
+
+    def read(self, slot: Any, parts: list[Any]) -> dict[str, Tensor]:
+        """Private copies of a slot's tensors."""
 
 
 class Mail:
@@ -22,40 +32,40 @@ class Mail:
     their numbers under a name; all else as a tree of the codec, whose names begin with $.
     """
 
-    def __init__(self, codec: Codec, arena: Arena) -> None:
-        self._codec, self._arena = codec, arena
+    def __init__(self, codec: Codec, places: Places) -> None:
+        self._codec, self._places = codec, places
 
-    def pack(self, payload: Any, slot: int, known: Known) -> tuple[Any, list[Any]]:
+    def pack(self, payload: Any, slot: Any, known: Known) -> tuple[Any, list[Any]]:
         at = _known_point(payload, known)
         if at is not None:
-            return {"gradient": (at, *_numbers(payload))}, self._arena.write(slot, {"value": payload.value})
+            return {"gradient": (at, *_numbers(payload))}, self._places.write(slot, {"value": payload.value})
         tensors, tables = _apart(known)
         tree = self._codec.encode(payload, tensors, tables)
         new = {name: t for name, t in tensors.items() if name not in known}
-        return tree, self._arena.write(slot, new)
+        return tree, self._places.write(slot, new)
 
-    def unpack(self, tree: Any, parts: list[Any], slot: int, known: Known) -> Any:
+    def unpack(self, tree: Any, parts: list[Any], slot: Any, known: Known) -> Any:
         if type(tree) is dict and "gradient" in tree:
-            value, (at, *numbers) = self._arena.read(slot, parts)["value"], tree["gradient"]
+            value, (at, *numbers) = self._places.read(slot, parts)["value"], tree["gradient"]
             return Gradient(value, at=known[at], **dict(zip(_NUMBERS, numbers, strict=True)))
         tensors, tables = _apart(known)
-        return self._codec.decode(tree, {**tensors, **self._arena.read(slot, parts)}, tables)
+        return self._codec.decode(tree, {**tensors, **self._places.read(slot, parts)}, tables)
 
-    def pack_reply(self, value: Any, slot: int, known: Known) -> tuple[Any, list[Any], Known]:
+    def pack_reply(self, value: Any, slot: Any, known: Known) -> tuple[Any, list[Any], Known]:
         """Also says what the other side will have then."""
         if type(value) is View and type(value.x) is Tensor:
             tree, new = {"view": value.version}, {"x": value.x}
-            return tree, self._arena.write(slot, new), _known(known, new, {})
+            return tree, self._places.write(slot, new), _known(known, new, {})
         tensors: dict[str, Tensor] = {}
         tables = _apart(known)[1]
         return (
             self._codec.encode(value, tensors, tables),
-            self._arena.write(slot, tensors),
+            self._places.write(slot, tensors),
             _known(known, tensors, tables),
         )
 
-    def unpack_reply(self, tree: Any, parts: list[Any], slot: int, known: Known) -> tuple[Any, Known]:
-        tensors, tables = self._arena.read(slot, parts), _apart(known)[1]
+    def unpack_reply(self, tree: Any, parts: list[Any], slot: Any, known: Known) -> tuple[Any, Known]:
+        tensors, tables = self._places.read(slot, parts), _apart(known)[1]
         if type(tree) is dict and "view" in tree:
             return View(tensors["x"], tree["view"]), _known(known, tensors, {})
         value = self._codec.decode(tree, tensors, tables)
