@@ -38,6 +38,7 @@ ROOMS = {
     "real": {"cluster", "running", "replay"},
     "local": {"cluster", "running", "real"},
     "debug": {"cluster", "running", "real"},
+    "ray": {"cluster", "running", "real"},
     "threads": {"cluster", "running"},
 }
 SHARED = {"protocol", "pool", "__init__"}

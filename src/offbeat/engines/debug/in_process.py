@@ -13,12 +13,12 @@ from offbeat.core.sparse import RowTable, dense
 from offbeat.core.task import Task
 from offbeat.engines.cluster import Cluster
 from offbeat.engines.debug.queues import Inbox, Killed, ThreadHub, ThreadLine, ThreadPort
-from offbeat.engines.debug.thread_board import ThreadBoard
 from offbeat.engines.debug.where import RuleFailedError, where_server, where_worker
 from offbeat.engines.real import messages as m
 from offbeat.engines.real.board import Board
 from offbeat.engines.real.checkpoint import Checkpoint, SavedWorker
 from offbeat.engines.real.control import RealEngine
+from offbeat.engines.real.own_board import OwnBoard
 from offbeat.engines.real.server_loop import ServerLoop
 from offbeat.engines.real.site import Options, Setup, Site, check_cluster
 from offbeat.engines.real.transport import Came, Closed, Said, WentAway
@@ -151,7 +151,7 @@ class Debug(RealEngine):
             raise ConfigError(
                 f"the debug engine has one copy of a table for all, and task {task.name!r} trains rows of it"
             )
-        board = ThreadBoard(cluster.workers, dense(self.initial.x))
+        board = OwnBoard(cluster.workers, dense(self.initial.x))
         setup = Setup(solver, cluster, feed, seed, options, task)
         self._in_threads = ThreadProcesses(Site(setup, task, self.initial, board))
         self.processes = self._in_threads

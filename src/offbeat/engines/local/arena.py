@@ -20,8 +20,8 @@ from offbeat.core.solver import Shown
 from offbeat.core.sparse import RowTable
 from offbeat.core.task import Buffers
 from offbeat.core.units import format_size
-from offbeat.engines.real.machine import available_bytes
 from offbeat.engines.real.board import HEADER, REAL, WHOLE, Board
+from offbeat.engines.real.machine import available_bytes
 
 _PAGE = 4096
 _TENSORS_PER_MESSAGE = 8  # how many vectors of the parameters' size a message may hold

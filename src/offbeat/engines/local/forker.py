@@ -33,8 +33,8 @@ from offbeat.engines.local.local_messages import (
     StartWorker,
     ToForker,
 )
-from offbeat.engines.real.machine import die_with_parent
 from offbeat.engines.local.port import LocalPort
+from offbeat.engines.real.machine import die_with_parent
 from offbeat.engines.real.messages import Failed, FromControl, ProcessFailed
 from offbeat.engines.real.server_loop import ServerLoop
 from offbeat.engines.real.site import Site

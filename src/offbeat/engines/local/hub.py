@@ -16,10 +16,10 @@ from offbeat.engines.local import announcements
 from offbeat.engines.local.arena import Arena, bytes_of
 from offbeat.engines.local.channel import Channel
 from offbeat.engines.local.local_messages import Arriving, HeardByServer, Summed
-from offbeat.engines.real.mail import Known, Mail
 from offbeat.engines.local.sums import ServerSums
 from offbeat.engines.real import messages as m
 from offbeat.engines.real.gathering import Meeting
+from offbeat.engines.real.mail import Known, Mail
 from offbeat.engines.real.site import Site
 from offbeat.engines.real.transport import Came, Closed, Heard, Ordered, Said, WentAway
 

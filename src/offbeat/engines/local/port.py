@@ -13,11 +13,11 @@ from offbeat.engines.local import announcements
 from offbeat.engines.local.arena import MAILBOXES, Arena
 from offbeat.engines.local.channel import Channel
 from offbeat.engines.local.local_messages import Mean, SumRows, SumSlice
-from offbeat.engines.real.mail import Known, Mail
 from offbeat.engines.local.mixing import Mixing
 from offbeat.engines.local.shared_vector import SharedVector
 from offbeat.engines.local.sums import WorkerSums
 from offbeat.engines.real import messages as m
+from offbeat.engines.real.mail import Known, Mail
 from offbeat.engines.real.site import Site
 from offbeat.engines.real.worker_loop import WorkerLoop
 

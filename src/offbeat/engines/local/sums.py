@@ -16,8 +16,8 @@ from offbeat.core.sparse import RowSparse, dense
 from offbeat.engines.local.arena import Arena
 from offbeat.engines.local.channel import Channel
 from offbeat.engines.local.local_messages import Mean, Summands, Summed, SumRows, SumSlice
-from offbeat.engines.real.mail import Mail
 from offbeat.engines.real.gathering import Meeting
+from offbeat.engines.real.mail import Mail
 from offbeat.engines.real.messages import Met, Reducing
 
 Done = Callable[[Meeting, Any, int], None]

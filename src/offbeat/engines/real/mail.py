@@ -51,6 +51,11 @@ class Mail:
         tensors, tables = _apart(known)
         return self._codec.decode(tree, {**tensors, **self._places.read(slot, parts)}, tables)
 
+    def unpack_pair(self, packed: Any, slot: Any, known: Known) -> Any:
+        """What `pack` gave, as one value."""
+        tree, parts = packed
+        return self.unpack(tree, parts, slot, known)
+
     def pack_reply(self, value: Any, slot: Any, known: Known) -> tuple[Any, list[Any], Known]:
         """Also says what the other side will have then."""
         if type(value) is View and type(value.x) is Tensor:

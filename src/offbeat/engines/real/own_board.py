@@ -1,4 +1,4 @@
-"""A board in ordinary memory, which threads share anyway."""
+"""A board in the ordinary memory of one process. Its threads share it anyway; others are told."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from offbeat.core.task import Buffers
 from offbeat.engines.real.board import HEADER, REAL, WHOLE, Board
 
 
-class ThreadBoard(Board):
+class OwnBoard(Board):
     """What is published is replaced, never changed: a reader has all of it or what was there before."""
 
     def __init__(self, workers: int, x: Tensor) -> None:

@@ -1,0 +1,70 @@
+"""Our connection with Ray: to a running cluster, or to one that is started on this machine and ends with us."""
+
+import importlib.util
+import os
+import socket
+from typing import Any
+
+from offbeat.core.errors import ConfigError
+
+_REACH_SECONDS = 10.0
+_LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # 0: a Ray that is started here uses the loopback, and nothing else
+
+
+class Connection:
+    """Ray, for as long as it is open. One that was there before stays."""
+
+    def __init__(self, address: str | None, cpus: float) -> None:
+        """`cpus`: how many a Ray of our own offers, whatever the machine has: processes share its cores."""
+        self._ours = False
+        ray = _import(address)
+        if ray.is_initialized():
+            return
+        options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+        if address is None:
+            options |= {"num_cpus": max(1, round(cpus + 0.49)), "include_dashboard": False}
+        else:
+            _reach(address)
+            options["address"] = address
+        try:
+            ray.init(**options)
+        except (ConnectionError, RuntimeError, ValueError, OSError) as e:
+            where = "on this machine" if address is None else f"at {address}"
+            raise ConfigError(f"no connection with Ray {where}: {_first_line(e)}") from None
+        self._ours = True
+
+    def close(self) -> None:
+        if self._ours:
+            import ray
+
+            ray.shutdown()
+        self._ours = False
+
+
+def _import(address: str | None) -> Any:
+    if importlib.util.find_spec("ray") is None or importlib.util.find_spec("zmq") is None:
+        raise ConfigError("the ray engine needs Ray and ZeroMQ: pip install 'offbeat[ray]'")
+    os.environ.setdefault("RAY_AUTH_MODE", "token")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    if address is None:
+        os.environ.setdefault(_LOOPBACK, "0")  # it is read when ray is imported
+    import ray
+
+    return ray
+
+
+def _reach(address: str) -> None:
+    """Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not port.isdigit():
+        return  # "auto": whatever this machine belongs to
+    if address.startswith("ray://"):
+        raise ConfigError(f"address={address} is of a Ray client: run on a machine of the cluster, with host:port")
+    try:
+        socket.create_connection((host, int(port)), timeout=_REACH_SECONDS).close()
+    except OSError as e:
+        raise ConfigError(f"no Ray answers at {address} within {_REACH_SECONDS:.0f} s: {_first_line(e)}") from None
+
+
+def _first_line(e: BaseException) -> str:
+    return next((line for line in str(e).splitlines() if line.strip()), type(e).__name__)

@@ -1,0 +1,132 @@
+"""The processes that Ray gives us: one for the server, one for each worker, in a placement group."""
+
+from typing import Any
+
+from offbeat.core.errors import ConfigError
+from offbeat.engines.ray.connection import Connection
+from offbeat.engines.ray.host import About, Host, node_address, versions
+from offbeat.engines.ray.ray_options import RayOptions
+from offbeat.engines.real.transport import RunError
+
+SERVER = -1
+_START_SECONDS = 120.0  # for a process to start and import torch
+_TINY = 0.001  # of a node's own resource: enough to be placed there
+
+
+class Crew:
+    """Hosts by rank, started when they are asked for. A crew may serve many runs, one after another."""
+
+    def __init__(self, workers: int, options: RayOptions) -> None:
+        self.options, self._workers = options, workers
+        self._connection = Connection(options.address, workers * options.cpus + options.server_cpus)
+        import ray
+
+        self._hosts: dict[int, Any] = {}
+        actor = ray.remote(concurrency_groups={"run": 1, "inbox": 1, "outbox": 1})(Host)
+        self._actor = actor
+        bundles = [self._server_bundle(), *({"CPU": options.cpus, "GPU": options.gpus} for _ in range(workers))]
+        self._bundles = [{k: v for k, v in b.items() if v} or {"CPU": _TINY} for b in bundles]
+        try:
+            self._check_resources()
+            self._group = ray.util.placement_group(self._bundles, strategy="SPREAD")
+            if not self._group.wait(options.wait_seconds):
+                raise ConfigError(
+                    f"Ray did not find places for {workers} workers and a server within "
+                    f"{options.wait_seconds:.0f} s: others use the cluster, or one machine is too small"
+                )
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def _server_bundle(self) -> dict[str, float]:
+        place = self.options.server
+        bundle = {"CPU": self.options.server_cpus}
+        if place != "any":
+            bundle[f"node:{node_address() if place == 'driver' else place}"] = _TINY
+        return bundle
+
+    def _check_resources(self) -> None:
+        """What is asked and what there is, rather than a wait without end."""
+        import ray
+
+        there = ray.cluster_resources()
+        for name in sorted({name for b in self._bundles for name in b}):
+            asked, have = sum(b.get(name, 0.0) for b in self._bundles), there.get(name, 0.0)
+            if asked <= have:
+                continue
+            if name.startswith("node:"):
+                nodes = ", ".join(sorted(n["NodeManagerAddress"] for n in ray.nodes() if n["Alive"]))
+                raise ConfigError(f"ray.server={name[5:]}: there is no such machine in the cluster (there: {nodes})")
+            raise ConfigError(
+                f"the run asks for {asked:g} {name}s ({self._workers} workers), the Ray cluster has {have:g}: "
+                f"use fewer workers, or a smaller ray.{name.lower()}s"
+            )
+
+    def host(self, rank: int) -> Any:
+        """The process of this rank, which may still be starting."""
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        if rank not in self._hosts:
+            bundle = self._bundles[rank + 1]
+            place = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=rank + 1)
+            self._hosts[rank] = self._actor.options(
+                num_cpus=bundle.get("CPU", 0.0),
+                num_gpus=bundle.get("GPU", 0.0),
+                resources={k: v for k, v in bundle.items() if k.startswith("node:")},
+                scheduling_strategy=place,
+                max_restarts=0,
+            ).remote()
+        return self._hosts[rank]
+
+    def start(self, ranks: list[int]) -> dict[int, About]:
+        """Waits until these are there; refuses those whose versions are not ours."""
+        import ray
+
+        asked = {rank: self.host(rank).about.remote() for rank in ranks}
+        try:
+            found: dict[int, About] = dict(
+                zip(asked, ray.get(list(asked.values()), timeout=_START_SECONDS), strict=True)
+            )
+        except ray.exceptions.GetTimeoutError:
+            raise RunError(f"Ray did not start {len(ranks)} processes within {_START_SECONDS:.0f} s") from None
+        except ray.exceptions.RayError as e:
+            raise RunError(f"Ray could not start the run's processes: {str(e).splitlines()[0]}") from None
+        ours = versions()
+        for about in found.values():
+            differ = [
+                f"{name} {about.versions[name]} there, {v} here"
+                for name, v in ours.items()
+                if about.versions[name] != v
+            ]
+            if differ:
+                raise ConfigError(f"machine {about.node} has other versions: {'; '.join(differ)}")
+        return found
+
+    def end(self, rank: int) -> None:
+        """Kills it; another takes its place when it is asked for."""
+        import ray
+
+        host = self._hosts.pop(rank, None)
+        if host is not None:
+            ray.kill(host)
+
+    def forget(self, rank: int) -> None:
+        """It has ended by itself."""
+        self._hosts.pop(rank, None)
+
+    def close(self) -> None:
+        import ray
+
+        if ray.is_initialized():
+            for rank in list(self._hosts):
+                self.end(rank)
+            ray.util.remove_placement_group(self._group)
+        self._connection.close()
+
+
+def _check_versions(there: About) -> None:
+    """With others, results would not have the same bits, or messages not the same form."""
+    here = versions()
+    differ = [f"{name} {there.versions[name]} there, {v} here" for name, v in here.items() if there.versions[name] != v]
+    if differ:
+        raise ConfigError(f"machine {there.node} has other versions: {'; '.join(differ)}")

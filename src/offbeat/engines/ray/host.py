@@ -1,0 +1,208 @@
+"""The process that Ray starts for us, and starts anew elsewhere: it becomes a server or a worker, run after run."""
+
+import os
+import platform
+import sys
+import traceback
+from importlib.metadata import version
+from threading import Event
+from typing import Any, NamedTuple
+
+import torch
+
+from offbeat.core.sparse import dense
+from offbeat.core.task import Point, Task
+from offbeat.engines.ray import ray_messages as r
+from offbeat.engines.ray.actor_transport import ActorPeer, ActorServer
+from offbeat.engines.ray.ray_hub import RayHub
+from offbeat.engines.ray.ray_port import RayPort
+from offbeat.engines.ray.remote_board import RemoteBoard, set_row
+from offbeat.engines.ray.sockets import Address, PeerSocket, ServerSocket, ZmqPeer, ZmqServer
+from offbeat.engines.ray.wire import Letters
+from offbeat.engines.real.checkpoint import Checkpoint, SavedWorker
+from offbeat.engines.real.machine import keep_freed_memory
+from offbeat.engines.real.messages import Failed, ProcessFailed, Totals
+from offbeat.engines.real.server_loop import ServerLoop
+from offbeat.engines.real.site import Setup, Site
+from offbeat.engines.real.transport import Closed
+from offbeat.engines.real.worker_loop import WorkerLoop
+
+
+class ServerOrder(NamedTuple):
+    """Be the server."""
+
+    secret: bytes
+    life: int
+    saved: Checkpoint | None
+    totals: Totals
+    rows: dict[int, r.Row]
+    alive: list[int]
+    buffers: dict[int, Any]
+
+
+class WorkerOrder(NamedTuple):
+    """Be a worker."""
+
+    rank: int
+    life: int
+    how: str
+    saved: SavedWorker | None
+    key: bytes
+    identity: bytes
+    address: Address
+    server: Any  # the server's host, for messages through Ray's own calls
+
+
+class Parting(NamedTuple):
+    """What a process that has done its part leaves: its numbers, and announcements that may not be written down."""
+
+    row: r.Row | None = None
+    announced: list[tuple[list[Any], int]] = []  # noqa: RUF012 - never changed
+    clock_error: float = 0.0
+
+
+class About(NamedTuple):
+    """Where and what this process is."""
+
+    node: str
+    pid: int
+    versions: dict[str, str]
+
+
+class Host:
+    """Runs one thing at a time. `over` ends it at its next look."""
+
+    def __init__(self) -> None:
+        torch.set_num_threads(1)
+        keep_freed_memory()
+        self._setup: Setup | None = None
+        self._task: Task
+        self._initial: Point
+        self._run = ""
+        self._over = Event()
+        self._socket: ServerSocket | None = None
+        self._inbox: Any = None
+
+    def about(self) -> About:
+        return About(node_address(), os.getpid(), versions())
+
+    def prepare(self, run: str, setup: bytes) -> str | None:
+        """Makes the task; says why not, if it cannot."""
+        if self._run == run:
+            return None
+        import cloudpickle
+
+        try:
+            made: Setup = cloudpickle.loads(setup)
+            self._task = made.build_task()
+            self._initial = self._task.init(made.seed)
+            self._setup, self._run = made, run
+        except Exception as e:
+            return in_words(e)
+        return None
+
+    def open(self, transport: str, encrypt: bool) -> Address:
+        """A socket for a server that is about to begin."""
+        self._over.clear()
+        if transport == "actor":
+            self._socket = self._inbox = ActorServer()
+            return Address("", None)
+        server = ZmqServer(node_address(), encrypt, self._vector_bytes)
+        self._socket = server
+        return server.address
+
+    def serve(self, order: ServerOrder) -> Parting:
+        socket = self._socket
+        assert socket is not None
+        site, board = self._site()
+        for i, row in order.rows.items():
+            set_row(board, i, row)
+        for i, buffers in order.buffers.items():
+            board.publish(i, None, buffers)
+        board.new_shown.clear()
+        board.alive[order.alive] = 1
+        hub = RayHub(site, board, socket, order.secret, order.life, self._over)
+        try:
+            ServerLoop(site, hub, order.saved, order.life, order.totals).run()
+        except Exception as e:
+            hub.tell(ProcessFailed(-1, in_words(e)))
+        finally:
+            socket.close()
+        return Parting()
+
+    def work(self, order: WorkerOrder) -> Parting:
+        self._over.clear()
+        site, board = self._site()
+        letters = Letters(order.key, order.rank, order.life, r.HeardByWorker, to_server=True)
+        socket: PeerSocket
+        if order.address.endpoint:
+            socket = ZmqPeer(order.address, order.identity, self._vector_bytes)
+        else:
+            socket = self._inbox = ActorPeer(order.server, order.identity)
+        port = RayPort(site, board, order.rank, socket, letters, self._over)
+        error = 0.0
+        try:
+            error = port.greet(order.how)
+            worker = WorkerLoop(site, order.rank, order.life, port)
+            worker.run(site.initial.x if order.how == "begins" else None, order.saved)
+        except Closed:
+            pass
+        except Exception as e:
+            port.send(Failed(in_words(e)))
+        finally:
+            socket.close()
+        return Parting(*port.leftover(), error)
+
+    def deliver(self, identity: bytes, frames: list[Any]) -> None:
+        """A message that comes through Ray's own calls."""
+        if self._inbox is not None:
+            self._inbox.deliver(identity, frames)
+
+    def attach(self, identity: bytes, peer: Any) -> None:
+        """Who is behind an identity, for messages through Ray's own calls."""
+        if self._inbox is not None:
+            self._inbox.attach(identity, peer)
+
+    def fetch(self, timeout_seconds: float) -> list[list[Any]]:
+        """Messages for the control, which is nobody's to call."""
+        found: list[list[Any]] = self._inbox.fetch(timeout_seconds)
+        return found
+
+    def stop(self) -> None:
+        self._over.set()
+
+    def _site(self) -> tuple[Site, RemoteBoard]:
+        """The run in this process, with a board that knows nothing yet."""
+        assert self._setup is not None, "the task was not made here"
+        board = RemoteBoard(self._setup.cluster.workers, dense(self._initial.x))
+        return Site(self._setup, self._task, self._initial, board), board
+
+    @property
+    def _vector_bytes(self) -> int:
+        return int(dense(self._initial.x).nbytes)
+
+
+def node_address() -> str:
+    import ray
+
+    address: str = ray.util.get_node_ip_address()
+    return address
+
+
+def versions() -> dict[str, str]:
+    """What must be the same everywhere, or the bits are not."""
+    import ray
+
+    return {
+        "Python": platform.python_version(),
+        "torch": torch.__version__,
+        "ray": ray.__version__,
+        "offbeat": version("offbeat"),
+    }
+
+
+def in_words(e: BaseException) -> str:
+    """An exception and where it came from, in one line."""
+    where = traceback.extract_tb(e.__traceback__)[-1]
+    sys.stderr.flush()
+    return f"{type(e).__name__}: {e} ({os.path.basename(where.filename)}, line {where.lineno})"

@@ -1,0 +1,59 @@
+"""The ray engine: the same rules on the processes of a Ray cluster, on the wall clock."""
+
+from dataclasses import replace
+from typing import ClassVar
+
+from offbeat.core.effects import EVERY_REQUEST, Lock, Mix, SharedAdd, SharedRead, Unlock
+from offbeat.core.feed import Feed
+from offbeat.core.solver import Solver
+from offbeat.core.sparse import dense
+from offbeat.core.task import Task
+from offbeat.engines.cluster import Cluster
+from offbeat.engines.ray.crew import Crew
+from offbeat.engines.ray.ray_options import RayOptions
+from offbeat.engines.ray.ray_processes import RayProcesses
+from offbeat.engines.ray.remote_board import RemoteBoard
+from offbeat.engines.real.control import RealEngine
+from offbeat.engines.real.site import Maker, Options, Setup, Site, check_cluster
+
+
+class OnRay(RealEngine):
+    """One run on a Ray cluster: construct (or restore), then `run()`.
+
+    Args:
+        task, solver, cluster, feed: what is run, and on what. Of the cluster, only delays and events are used.
+        seed: of everything random.
+        threads: how many evaluate.
+        options: what happens when a process is lost, and the like.
+        ray: where the processes are placed, and how their bytes travel.
+        maker: how the task is made anew in other processes; None: it is sent to them.
+        crew: processes that are there already, for many runs; None: they are started for this run.
+    """
+
+    name: ClassVar[str] = "ray"
+    asks: ClassVar[frozenset[type]] = EVERY_REQUEST - {SharedRead, SharedAdd, Lock, Unlock, Mix}
+
+    def __init__(
+        self,
+        task: Task,
+        solver: Solver,
+        cluster: Cluster,
+        feed: Feed,
+        *,
+        seed: int,
+        threads: int = 0,
+        options: Options | None = None,
+        ray: RayOptions | None = None,
+        maker: Maker | None = None,
+        crew: Crew | None = None,
+    ) -> None:
+        options = options or Options()
+        super().__init__(task, solver, cluster, feed, seed=seed, threads=threads, options=options)
+        check_cluster(cluster, self.name)
+        board = RemoteBoard(cluster.workers, dense(self.initial.x))
+        setup = Setup(solver, cluster, feed, seed, options, task, maker)
+        site = Site(setup, task, self.initial, board)
+        sent = replace(setup, task=None) if maker else setup
+        self._on_ray = RayProcesses(sent, site, board, ray or RayOptions(), crew)
+        self.processes = self._on_ray
+        self._on_ray.noticed = self.incidents

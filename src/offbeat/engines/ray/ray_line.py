@@ -1,0 +1,139 @@
+"""The control's line to a server on a cluster. What the server writes down is kept here, and it is told so at once."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from torch import Tensor
+
+from offbeat.core.codec import Codec
+from offbeat.engines.ray import ray_messages as r
+from offbeat.engines.ray.remote_board import RemoteBoard, set_row
+from offbeat.engines.ray.sockets import PeerSocket
+from offbeat.engines.ray.wire import Frames, Letters, WrongMessageError
+from offbeat.engines.real.mail import Mail
+from offbeat.engines.real.messages import FromControl, ToControl, Transaction
+from offbeat.engines.real.transport import Closed
+
+_LOOK = 0.02  # seconds between two looks at what we have to say
+_DRAIN = 0.3  # seconds in which the last words of a lost server may still arrive
+
+
+class RayLine:
+    """A thread of its own reads it: a server is not to wait while the watcher writes or evaluates."""
+
+    def __init__(
+        self,
+        socket: PeerSocket,
+        letters: Letters,
+        board: RemoteBoard,
+        codec: Codec,
+        end_worker: Callable[[int, int], None],
+        notice: Callable[[str], None],
+    ) -> None:
+        self._socket, self._letters, self._board = socket, letters, board
+        self._mail = Mail(codec, Frames())
+        self._end_worker, self._notice = end_worker, notice
+        self._heard: SimpleQueue[Any] = SimpleQueue()
+        self._kept: deque[r.Recorded] = deque()
+        self._to_say: deque[Any] = deque()
+        self._server_gone: float | None = None  # since when
+        self._over = threading.Event()
+        self.left: list[tuple[list[Any], int]] = []
+        """Announcements that workers still had when they ended: filled by who ends them."""
+        self._thread = threading.Thread(target=self._run, name="line to the server", daemon=True)
+        self._thread.start()
+
+    # -- the control's side -------------------------------------------------------------------------------------
+
+    def send(self, order: FromControl | r.WorkerEnded) -> None:
+        if self._server_gone is not None:
+            raise Closed
+        self._to_say.append(order)
+
+    def receive(self, timeout_seconds: float) -> ToControl | None:
+        deadline = time.monotonic() + timeout_seconds
+        while True:
+            try:
+                message, frames = self._heard.get(timeout=max(0.0, deadline - time.monotonic()))
+            except Empty:
+                if self._server_gone is not None and time.monotonic() - self._server_gone > _DRAIN:
+                    raise Closed from None
+                return None
+            if isinstance(message, r.Shows):
+                self._show(message, frames)
+            else:
+                heard: ToControl = message
+                return heard
+
+    def committed(self) -> list[Transaction]:
+        found = []
+        while self._kept:
+            recorded = self._kept.popleft()
+            for i, row in recorded.rows.items():
+                set_row(self._board, i, row)
+            t = recorded.transaction
+            t.rows = [tuple(row) for row in t.rows]
+            t.journal = [tuple(entry) for entry in t.journal]  # type: ignore[misc]
+            found.append(t)
+        return found
+
+    def announced(self) -> tuple[list[Any], int]:
+        rows = sorted((tuple(row) for more, _ in self.left for row in more), key=lambda row: row[:2])
+        steps = sum(count for _, count in self.left)
+        self.left = []
+        return rows, steps
+
+    def close(self) -> None:
+        self._over.set()
+        self._thread.join()
+        self._socket.close()
+
+    def server_ended(self) -> None:
+        """Its process is gone, by Ray's word."""
+        self._server_gone = time.monotonic()
+
+    def _show(self, shows: r.Shows, frames: list[Any]) -> None:
+        for i, row in shows.rows.items():
+            set_row(self._board, i, row)
+        if shows.snapshot is not None:
+            x: Tensor = self._mail.unpack_pair(shows.snapshot, frames, {})
+            self._board.set_snapshot(x)
+        for i, packed in shows.buffers.items():
+            self._board.publish(i, None, self._mail.unpack_pair(packed, frames, {}))
+
+    # -- the thread's -------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            while self._to_say:
+                self._socket.send(self._letters.seal(self._to_say.popleft()))
+            frames = self._socket.receive(_LOOK)
+            number = 0
+            while frames is not None:
+                number = max(number, self._take(frames))
+                frames = self._socket.receive(0.0)
+            if number:
+                self._socket.send(self._letters.seal(r.Kept(number)))
+
+    def _take(self, frames: list[Any]) -> int:
+        """Puts a message where it belongs; the number of the transaction, if it is one."""
+        try:
+            _, message, tensors = self._letters.open(frames)
+        except WrongMessageError as e:
+            self._notice(f"a message to the control was refused: {e}")
+            return 0
+        match message:
+            case r.Recorded(number):
+                self._kept.append(message)
+                return int(number)
+            case r.EndWorker(rank, life):
+                self._end_worker(rank, life)
+            case r.Noticed(what):
+                self._notice(what)
+            case _:
+                self._heard.put((message, tensors))
+        return 0

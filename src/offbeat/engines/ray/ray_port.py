@@ -1,0 +1,234 @@
+"""A worker's side on a cluster: one line to the server."""
+
+import os
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from threading import Event
+from typing import Any
+
+from offbeat.core.effects import AllReduce, Send
+from offbeat.core.reduction import payload_bytes
+from offbeat.core.sparse import dense
+from offbeat.core.task import Buffers
+from offbeat.engines.ray import ray_messages as r
+from offbeat.engines.ray.host_clock import Alignment, kernel_id
+from offbeat.engines.ray.remote_board import RemoteBoard, row_of, set_row
+from offbeat.engines.ray.sockets import PeerSocket
+from offbeat.engines.ray.wire import Frames, Letters, WrongMessageError
+from offbeat.engines.real import messages as m
+from offbeat.engines.real.mail import Known, Mail
+from offbeat.engines.real.site import Site
+from offbeat.engines.real.transport import Closed
+
+_LOOK = 0.1  # seconds between two looks at whether it is over
+_AGAIN = 0.5  # seconds until an unanswered greeting is repeated
+_PINGS = 8
+
+
+class RayPort:
+    """A `Port` of one socket. What the server shows on its board rides on its messages, and so does our row on ours."""
+
+    def __init__(
+        self, site: Site, board: RemoteBoard, rank: int, socket: PeerSocket, letters: Letters, over: Event
+    ) -> None:
+        self._site, self._board, self._rank = site, board, rank
+        self._socket, self._letters, self._over = socket, letters, over
+        self._mail = Mail(site.codec, Frames())
+        self._known: Known = {"x0": site.initial.x}
+        self._inbox: deque[tuple[Any, list[Any]]] = deque()
+        self._alignment = Alignment()
+        self._unconfirmed: deque[r.Announced] = deque()
+        self._announced = 0
+        self._passing: tuple[type, ...] = (r.Looked, r.Resume)  # messages that have done their work when they are read
+
+    # -- coming and going ---------------------------------------------------------------------------------------
+
+    def greet(self, how: str) -> float:
+        """Opens the line and takes over what the run knows of this worker; how exactly its clock is known (seconds)."""
+        while True:
+            self._say(r.Hello(how))
+            if (found := self._next(_AGAIN, r.Welcome)) is not None:
+                break
+        welcome, frames = found
+        set_row(self._board, self._rank, welcome.row)
+        buffers: Buffers = None
+        if welcome.buffers is not None:
+            buffers = self._mail.unpack_pair(welcome.buffers, frames, {})
+            self._board.publish(self._rank, None, buffers)
+        if welcome.kernel != kernel_id():
+            for _ in range(_PINGS):
+                asked = time.monotonic_ns()
+                self._say(r.Ping())
+                while (pong := self._next(_AGAIN, r.Pong)) is None:
+                    pass
+                self._alignment.learn(asked, pong[0].server_ns, time.monotonic_ns())
+        self._passing += (r.Welcome, r.Pong)  # a greeting that was repeated is answered twice
+        return self._alignment.error_ns / 1e9
+
+    def leftover(self) -> tuple[r.Row, list[tuple[list[Any], int]]]:
+        """At the end: our numbers, and what was announced and may not have been written down."""
+        return row_of(self._board, self._rank), [(a.rows, a.steps) for a in self._unconfirmed]
+
+    # -- the server ---------------------------------------------------------------------------------------------
+
+    def call(self, payload: Any, works: list[int]) -> float:
+        frames: list[Any] = []
+        packed = self._mail.pack(payload, frames, self._known)
+        sent = self._site.clock.now()
+        self._say(m.Called(packed, sent, payload_bytes(payload), works), frames)
+        return sent
+
+    def send(self, message: m.FromWorker) -> None:
+        if type(message) is m.Left:
+            self._show(r.Leaving)
+        self._say(message)
+
+    def receive(self, timeout_seconds: float | None) -> Any:
+        """Says also when it is asked to stand still, and does."""
+        deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        while True:
+            if self._inbox:
+                message, frames = self._inbox.popleft()
+                return self._unpacked(message, frames)
+            left = _LOOK if deadline is None else deadline - time.monotonic()
+            if not self._take(max(0.0, min(left, _LOOK))) and deadline is not None and time.monotonic() >= deadline:
+                return None
+
+    def announce(self, rows: list[Any], steps: int) -> None:
+        self._announced += 1
+        announced = r.Announced(rows, steps, self._announced)
+        self._unconfirmed.append(announced)
+        self._say(announced)
+
+    def began(self) -> None:
+        self._say(r.Began())
+
+    def look(self) -> None:
+        while self._take(0.0):
+            pass
+
+    # -- others -------------------------------------------------------------------------------------------------
+
+    def reduce(self, effect: AllReduce) -> None:
+        frames: list[Any] = []
+        size = len(effect.value) if effect.weight and hasattr(effect.value, "__len__") else 0
+        given = self._mail.pack(effect.value if effect.weight else None, frames, {})
+        self._say(m.Reducing(effect.weight, effect.members, effect.group, size, given), frames)
+
+    def mean(self, met: m.Met) -> Any:
+        return met.mean
+
+    def post(self, effect: Send, hear: Callable[[float | None], bool]) -> tuple[int, ...]:
+        frames: list[Any] = []
+        to = [j for j in effect.to if self._board.alive[j]]
+        letter = self._mail.pack(effect.message, frames, {})
+        self._say(m.Post(to, letter, payload_bytes(effect.message)), frames)
+        return tuple(to)
+
+    def handlers(self, worker: Any) -> Mapping[type, Callable[[Any], Any]]:
+        return {}
+
+    def around(self, go: Callable[[], Any]) -> Any:
+        return go()
+
+    def catch_up(self) -> None:
+        pass
+
+    def die(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def hang(self) -> None:
+        while True:
+            time.sleep(_LOOK)
+
+    # -- the line -----------------------------------------------------------------------------------------------
+
+    def _say(self, message: Any, frames: list[Any] | None = None) -> None:
+        self._socket.send(self._letters.seal(message, frames or [], row=row_of(self._board, self._rank)))
+
+    def _next(self, timeout_seconds: float, kind: type) -> tuple[Any, list[Any]] | None:
+        """The next message of this kind, before anything else matters."""
+        deadline = time.monotonic() + timeout_seconds
+        while time.monotonic() < deadline:
+            self._take(_LOOK)
+            for k, (message, _) in enumerate(self._inbox):
+                if type(message) is kind:
+                    found = self._inbox[k]
+                    del self._inbox[k]
+                    return found
+        return None
+
+    def _take(self, timeout_seconds: float) -> bool:
+        """Takes one message from the line, if there is one in time, and stands still if it says so."""
+        if self._over.is_set():
+            raise Closed
+        found = self._read(timeout_seconds)
+        if found is None:
+            return False
+        if type(found[0]) is r.Stand:
+            self._stand()
+        elif type(found[0]) not in self._passing:
+            self._inbox.append(found)
+        return True
+
+    def _stand(self) -> None:
+        """Until it is told to go on. What comes meanwhile is for later."""
+        self._show(r.Standing)
+        while True:
+            if self._over.is_set():
+                raise Closed
+            found = self._read(_LOOK)
+            if found is not None and type(found[0]) is r.Resume:
+                return
+            if found is not None and type(found[0]) is r.Stand:  # it was told to go on, and that was lost with a server
+                self._show(r.Standing)
+            elif found is not None and type(found[0]) is not r.Looked:
+                self._inbox.append(found)
+
+    def _read(self, timeout_seconds: float) -> tuple[Any, list[Any]] | None:
+        frames = self._socket.receive(timeout_seconds)
+        if frames is None:
+            return None
+        try:
+            envelope, message, tensors = self._letters.open(frames)
+        except WrongMessageError:
+            raise Closed from None  # something was lost on the way: this life is over
+        if envelope.look is not None:
+            self._see(envelope.look)
+        return message, tensors
+
+    def _see(self, look: r.Look) -> None:
+        board = self._board
+        board.zero_ns[0], board.paused_ns[0] = look.zero_ns + self._alignment.offset_ns, look.paused_ns
+        board.work[0], board.updates[0], board.rest[0] = look.work, look.updates, look.rest
+        board.loss_limit[0], board.cancel[self._rank] = look.loss_limit, look.cancel
+        board.alive[:] = 0
+        board.alive[look.alive] = 1
+        while self._unconfirmed and self._unconfirmed[0].number <= look.confirmed:
+            self._unconfirmed.popleft()
+
+    def _show(self, kind: type) -> None:
+        """What we show of ourselves, where it is new."""
+        board, i = self._board, self._rank
+        frames: list[Any] = []
+        packed = None
+        if i in board.new_shown:
+            board.new_shown.discard(i)
+            shown, buffers = board.published(i), board.published_buffers(i, None)
+            x, weight = (None, 1.0) if shown is None else (dense(shown.x), shown.weight)
+            packed = self._mail.pack((x, weight, buffers), frames, {})
+        self._say(kind(packed), frames)
+
+    def _unpacked(self, message: Any, frames: list[Any]) -> Any:
+        if type(message) is m.Answered:
+            received = self._site.clock.now()
+            tree, parts = message.value
+            message.value, self._known = self._mail.unpack_reply(tree, parts, frames, self._known)
+            message.seconds = self._site.clock.now() - received
+        elif type(message) is m.Letter:
+            message.letter = self._mail.unpack_pair(message.letter, frames, {})
+        elif type(message) is m.Met:
+            message.mean = self._mail.unpack_pair(message.mean, frames, {})
+        return message

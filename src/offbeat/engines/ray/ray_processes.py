@@ -1,0 +1,247 @@
+"""The processes of one run on a cluster: who starts them, who ends them, and how they ended."""
+
+import contextlib
+import secrets
+import threading
+import time
+from typing import Any
+
+from offbeat.core.errors import ConfigError
+from offbeat.engines.ray import ray_messages as r
+from offbeat.engines.ray.actor_transport import ActorControl
+from offbeat.engines.ray.crew import SERVER, Crew
+from offbeat.engines.ray.host import Parting, ServerOrder, WorkerOrder
+from offbeat.engines.ray.ray_line import RayLine
+from offbeat.engines.ray.ray_options import RayOptions
+from offbeat.engines.ray.remote_board import RemoteBoard, buffers_of, row_of, set_row
+from offbeat.engines.ray.sockets import Address, ZmqPeer
+from offbeat.engines.ray.wire import Letters, identity_of, key_of
+from offbeat.engines.real.board import Board
+from offbeat.engines.real.checkpoint import Checkpoint, SavedWorker
+from offbeat.engines.real.messages import Totals
+from offbeat.engines.real.site import Setup, Site, pickled
+from offbeat.engines.real.transport import Closed, RunError
+
+_CONSTRUCTION_SECONDS = 300.0  # for making the task
+_LOOK = 0.1  # seconds between two looks at who has ended
+
+
+class Task:
+    """One thing that a host is doing."""
+
+    def __init__(self, rank: int, life: int, how: str) -> None:
+        self.rank, self.life, self.how = rank, life, how
+
+
+class RayProcesses:
+    """Hosts of a crew, doing what this run asks of them. A thread watches them by Ray's word."""
+
+    def __init__(self, setup: Setup, site: Site, board: RemoteBoard, options: RayOptions, crew: Crew | None) -> None:
+        self.board: Board = board
+        self._remote = board
+        self._setup, self._site, self._options = setup, site, options
+        self._crew, self._own_crew = crew, crew is None
+        self._run = secrets.token_hex(8)
+        self._secret = secrets.token_bytes(32)
+        self._blob: Any = None
+        self._line: RayLine | None = None
+        self._address = Address("", None)
+        self._doing: dict[Any, Task] = {}  # by the reference that Ray will fulfil
+        self._lives: dict[int, int] = {}
+        self._exits: dict[int, str] = {}
+        self._lock = threading.RLock()
+        self._ending = False
+        self._over = threading.Event()
+        self._watch: threading.Thread | None = None
+        self.noticed: list[str] = []
+        """What the user should know of."""
+
+    def open(self) -> None:
+        import ray
+
+        blob = pickled(self._setup)
+        if self._crew is None:
+            self._crew = Crew(self._setup.cluster.workers, self._options)
+        ranks = [SERVER, *self._site.world.present]
+        found = self._crew.start(ranks)
+        self._encrypt = self._options.encryption == "on" or (
+            self._options.encryption == "auto" and len({about.node for about in found.values()}) > 1
+        )
+        self._blob = ray.put(blob)
+        asked = {rank: self._prepare(rank) for rank in ranks}
+        _, late = ray.wait(list(asked.values()), num_returns=len(asked), timeout=_CONSTRUCTION_SECONDS)
+        if late:
+            raise RunError(f"the task {self._site.task.name!r} was not made within {_CONSTRUCTION_SECONDS:.0f} s")
+        for rank, ref in asked.items():
+            try:
+                why = ray.get(ref)
+            except ray.exceptions.RayError as e:
+                why = str(e).splitlines()[0]
+            if why is not None:
+                raise ConfigError(f"task {self._site.task.name!r} cannot be made on machine {found[rank].node}: {why}")
+        self._watch = threading.Thread(target=self._look_on, name="who has ended", daemon=True)
+        self._watch.start()
+
+    # -- starting -----------------------------------------------------------------------------------------------
+
+    def start_server(self, saved: Checkpoint | None, life: int, totals: Totals) -> RayLine:
+        import ray
+
+        host = self._prepared(SERVER)
+        opened = host.open.options(concurrency_group="run").remote(self._options.transport, self._encrypt)
+        try:
+            self._address = ray.get(opened, timeout=_CONSTRUCTION_SECONDS)
+        except (ray.exceptions.RayError, ray.exceptions.GetTimeoutError) as e:
+            raise RunError(f"the server could not be started: {str(e).splitlines()[0]}") from None
+        secret, board = self._secret, self._remote
+        workers = range(self._setup.cluster.workers)
+        order = ServerOrder(
+            secret,
+            life,
+            saved,
+            totals,
+            {i: row_of(board, i) for i in workers},
+            board.alive.nonzero()[0].tolist(),
+            {i: b for i in workers if (b := buffers_of(board, i)) is not None},
+        )
+        identity = identity_of(secret, r.CONTROL, life)
+        socket = (
+            ZmqPeer(self._address, identity, board.snapshot().nbytes)
+            if self._address.endpoint
+            else ActorControl(host, identity)
+        )
+        letters = Letters(key_of(secret, r.CONTROL, life), r.CONTROL, life, r.HeardByControl, to_server=True)
+        with self._lock:
+            self._line = RayLine(socket, letters, board, self._site.codec, self._end_worker, self.noticed.append)
+            self._lives[SERVER] = life
+            self._do(host.serve.options(concurrency_group="run").remote(order), SERVER, life, "begins")
+        return self._line
+
+    def start_worker(self, rank: int, life: int, how: str, saved: SavedWorker | None = None) -> None:
+        assert self._line is not None
+        identity, key = identity_of(self._secret, rank, life), key_of(self._secret, rank, life)
+        host, server = self._prepared(rank), self._crew_there.host(SERVER)
+        if not self._address.endpoint:
+            server.attach.options(concurrency_group="inbox").remote(identity, host)
+        order = WorkerOrder(rank, life, how, saved, key, identity, self._address, server)
+        with self._lock:
+            self._lives[rank] = life
+            self._do(host.work.options(concurrency_group="run").remote(order), rank, life, how)
+
+    def _prepared(self, rank: int) -> Any:
+        """A host that has made the task, or will before it does anything else."""
+        self._prepare(rank)
+        return self._crew_there.host(rank)
+
+    def _prepare(self, rank: int) -> Any:
+        prepare = self._crew_there.host(rank).prepare.options(concurrency_group="run")
+        return prepare.remote(self._run, self._blob)
+
+    def _do(self, reference: Any, rank: int, life: int, how: str) -> None:
+        self._doing[reference] = Task(rank, life, how)
+
+    @property
+    def _crew_there(self) -> Crew:
+        assert self._crew is not None
+        return self._crew
+
+    # -- ending -------------------------------------------------------------------------------------------------
+
+    def _look_on(self) -> None:
+        """Who has ended, and how. The server is told of workers, the control of the server."""
+        import ray
+
+        while not self._over.wait(0 if self._doing else _LOOK):
+            with self._lock:
+                references = list(self._doing)
+            if not references:
+                continue
+            try:
+                ended, _ = ray.wait(references, num_returns=1, timeout=_LOOK)
+            except ray.exceptions.RayError:
+                continue
+            for reference in ended:
+                self._ended(reference)
+
+    def _ended(self, reference: Any) -> None:
+        import ray
+
+        try:
+            parting: Parting | None = ray.get(reference)
+            how = "it ended"
+        except ray.exceptions.RayError as e:
+            parting, how = None, _how(e)
+        with self._lock:
+            task = self._doing.pop(reference, None)
+            if task is None:
+                return
+            if parting is None:
+                self._crew_there.forget(task.rank)
+            elif parting.clock_error:
+                self.noticed.append(f"the clock of worker {task.rank} is known to {parting.clock_error * 1e3:.2g} ms")
+            self._exits[task.rank] = how
+            line = self._line
+            if line is None:
+                return
+            if task.rank == SERVER:
+                line.server_ended()
+                return
+            if parting is not None:
+                line.left += parting.announced
+                if self._ending and parting.row is not None:
+                    set_row(self._remote, task.rank, parting.row)
+            if not self._ending:
+                with contextlib.suppress(Closed):
+                    line.send(r.WorkerEnded(task.rank, task.life, task.how))
+
+    def _end_worker(self, rank: int, life: int) -> None:
+        """The server has given it up."""
+        with self._lock:
+            if self._lives.get(rank) == life:
+                self._crew_there.end(rank)
+
+    def end_all(self, patience_seconds: float) -> None:
+        """They are asked to end, and keep their processes; who does not in time is killed."""
+        with self._lock:
+            self._ending = True
+            busy = {task.rank for task in self._doing.values()}
+        for rank in busy:
+            self._crew_there.host(rank).stop.options(concurrency_group="outbox").remote()
+        deadline = time.monotonic() + min(patience_seconds, 30.0)
+        while self._doing and time.monotonic() < deadline:
+            time.sleep(_LOOK / 10)
+        with self._lock:
+            for task in self._doing.values():
+                self._crew_there.end(task.rank)
+            self._doing.clear()
+            self._exits.clear()
+            self._ending = False
+
+    def exit_of(self, role: str, rank: int) -> str:
+        deadline = time.monotonic() + 5.0
+        rank = SERVER if role == "server" else rank
+        while rank not in self._exits and time.monotonic() < deadline:
+            time.sleep(_LOOK)
+        return self._exits.pop(rank, "Ray does not say how")
+
+    def lost_share(self) -> None:
+        return None
+
+    def close(self) -> None:
+        if self._crew is not None:
+            if not self._own_crew:
+                self.end_all(10.0)
+            self._over.set()
+            if self._watch is not None:
+                self._watch.join()
+            if self._own_crew:
+                self._crew.close()
+        self._crew = None
+
+
+def _how(e: Exception) -> str:
+    """What Ray says of the end of a process, in a few words."""
+    text = str(e)
+    if "node" in text and ("died" in text or "dead" in text) and "The node" in text:
+        return "its machine was lost"
+    return "its process ended"
