@@ -26,7 +26,20 @@ def launcher():
     made.close()
 
 
+@pytest.fixture(scope="session")
+def crew():
+    """Processes of a Ray on the loopback, for all runs of the session on it."""
+    from offbeat.engines.ray.crew import Crew
+    from offbeat.engines.ray.ray_options import RayOptions
+    from real import CREW
+
+    made = Crew(CREW, RayOptions())
+    yield made
+    made.close()
+
+
 @pytest.fixture
 def starter(request, place):
     """What a real run is built with: the launcher, or None for threads of this process (see `real.PLACES`)."""
-    return request.getfixturevalue("launcher") if place == "on processes" else None
+    needed = {"on processes": "launcher", "on ray": "crew"}.get(place)
+    return None if needed is None else request.getfixturevalue(needed)

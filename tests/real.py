@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from cases import CASES
 from harness import Stop, mlp_task
 from offbeat.core.feed import Feed
@@ -9,6 +11,8 @@ from offbeat.core.trace import Row
 from offbeat.engines.cluster import Cluster
 from offbeat.engines.debug import Debug
 from offbeat.engines.local import Launcher, Local, Options
+from offbeat.engines.ray.crew import Crew
+from offbeat.engines.ray.on_ray import OnRay
 from offbeat.engines.running.fit import lacking
 from offbeat.engines.sim import Sim
 
@@ -21,16 +25,25 @@ ORDERLY = [
 ]
 """Methods whose result does not depend on who comes first: barriers and turns."""
 
-PLACES = ["on processes", "on threads"]
+ENGINES = {"on processes": Local, "on threads": Debug, "on ray": OnRay}
+PLACES = ["on processes", "on threads", pytest.param("on ray", marks=pytest.mark.slow)]
+CREW = 6
+"""Workers of the largest case."""
 
 
 def on(places, cases):
-    """The pairs that go together: threads have no shared memory."""
-    return [(p, c) for p in places for c in cases if p != "on threads" or lacking(Debug.asks, c.make()) is None]
+    """The pairs that go together: without shared memory, some effects are not offered."""
+    return [
+        pytest.param(name, c, marks=getattr(p, "marks", ()), id=f"{name}-{c}")
+        for p in places
+        for name in [getattr(p, "values", [p])[0]]
+        for c in cases
+        if lacking(ENGINES[name].asks, c.make()) is None
+    ]
 
 
 def build(
-    launcher: Launcher | None,
+    launcher: Launcher | Crew | None,
     rule: Any,
     *,
     workers: int = 2,
@@ -40,18 +53,20 @@ def build(
     seed: int = 3,
     **cluster: Any,
 ) -> Any:
-    """An engine: on processes that the launcher starts or, without one, on threads of this process."""
+    """An engine: on processes that the launcher starts, those of a Ray, or (None) on threads of this process."""
     task = mlp_task() if task is None else task
     feed = feed or Feed(task.size, batch=8, workers=workers, seed=seed)
     machines = Cluster.parse(workers=workers, **cluster)
     options = options or Options(gap=True)
     if launcher is None:
         return Debug(task, rule, machines, feed, seed=seed, options=options)
+    if isinstance(launcher, Crew):
+        return OnRay(task, rule, machines, feed, seed=seed, options=options, crew=launcher)
     return Local(task, rule, machines, feed, seed=seed, options=options, launcher=launcher)
 
 
 def run(
-    launcher: Launcher | None,
+    launcher: Launcher | Crew | None,
     rule: Any,
     *,
     updates: float = 20,

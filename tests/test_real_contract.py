@@ -67,8 +67,8 @@ def test_where_order_does_not_matter_the_bits_are_the_simulator_s(launcher, case
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize(("place", "case"), on(["on threads"], ORDERLY), ids=str)
-def test_on_threads_the_bits_are_the_simulator_s_too(starter, case):
+@pytest.mark.parametrize(("place", "case"), on(PLACES[1:], ORDERLY), ids=str)
+def test_without_shared_memory_the_bits_are_the_simulator_s_too(starter, case):
     engine = real(starter, case, updates=inf, options=Options(quota=12))
     sim = simulated(case.make(), **_setting(case.workers), updates=inf, samples_per_worker=12)
     assert engine.updates == sim.updates

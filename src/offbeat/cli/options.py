@@ -35,6 +35,7 @@ EngineOpt = Annotated[
         autocompletion=lambda incomplete: [n for n in ENGINES if n.startswith(incomplete)],
     ),
 ]
+AddressOpt = Annotated[str | None, typer.Option(help="a running Ray cluster, host:port or auto (with --engine ray)")]
 WorkersOpt = Annotated[int | None, typer.Option(help="number of workers")]
 BatchOpt = Annotated[int | None, typer.Option(help="samples of one worker's mini-batch")]
 GlobalBatchOpt = Annotated[int | None, typer.Option(help="samples of a mini-batch shared by the workers")]

@@ -8,6 +8,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from offbeat.cli.options import (
+    AddressOpt,
     BatchOpt,
     BudgetOpt,
     DataOpt,
@@ -32,6 +33,7 @@ def run(
     task: TaskArg,
     solver: SolverOpt = None,
     engine: EngineOpt = None,
+    address: AddressOpt = None,
     workers: WorkersOpt = None,
     batch: BatchOpt = None,
     global_batch: GlobalBatchOpt = None,
@@ -69,6 +71,7 @@ def run(
         settings=settings,
         seed=seed,
         engine=engine,
+        address=address,
         data=data,
         saves_per_epoch=saves_per_epoch,
         on_divergence=on_divergence,

@@ -107,11 +107,12 @@ def _sim(plan: "Plan", threads: int, for_tests: ForTests) -> "Engine":
     return Sim(*parts, seed=plan.seed, threads=threads, gap=plan.gap, samples_per_worker=plan.samples_per_worker)
 
 
-def _local(plan: "Plan", threads: int, for_tests: ForTests) -> "Engine":
+def _real(plan: "Plan", for_tests: ForTests) -> Any:
+    """The options of real processes, wherever they run."""
     from offbeat.core.units import parse_duration
-    from offbeat.engines.local import Local, Options
+    from offbeat.engines.real.site import Options
 
-    options = Options(
+    return Options(
         on_loss=plan.local.on_loss,
         patience_seconds=parse_duration(plan.local.patience, "local.patience"),
         restarts=plan.local.restarts,
@@ -119,26 +120,36 @@ def _local(plan: "Plan", threads: int, for_tests: ForTests) -> "Engine":
         quota=plan.samples_per_worker,
         faults=for_tests.faults,
     )
-    return Local(
-        plan.task,
-        plan.solver,
-        plan.cluster,
-        plan.feed(),
-        seed=plan.seed,
-        threads=threads,
-        options=options,
-        maker=plan.maker,
-        launcher=for_tests.launcher,
-    )
+
+
+def _local(plan: "Plan", threads: int, for_tests: ForTests) -> "Engine":
+    from offbeat.engines.local import Local
+
+    parts = (plan.task, plan.solver, plan.cluster, plan.feed())
+    shared = {"seed": plan.seed, "threads": threads, "options": _real(plan, for_tests), "maker": plan.maker}
+    return Local(*parts, **shared, launcher=for_tests.launcher)
+
+
+def _ray(plan: "Plan", threads: int, for_tests: ForTests) -> "Engine":
+    from offbeat.core.units import parse_duration
+    from offbeat.engines.ray.connection import require_ray
+
+    require_ray()
+    from offbeat.engines.ray.on_ray import OnRay
+    from offbeat.engines.ray.ray_options import RayOptions
+
+    given = plan.ray.model_dump(exclude={"wait"})
+    ray = RayOptions(**given, wait_seconds=parse_duration(plan.ray.wait, "ray.wait"))
+    parts = (plan.task, plan.solver, plan.cluster, plan.feed())
+    shared = {"seed": plan.seed, "threads": threads, "options": _real(plan, for_tests), "maker": plan.maker}
+    return OnRay(*parts, **shared, ray=ray, crew=for_tests.launcher)
 
 
 def _debug(plan: "Plan", threads: int, for_tests: ForTests) -> "Engine":
     from offbeat.engines.debug import Debug
-    from offbeat.engines.local import Options
 
     parts = (plan.task, plan.solver, plan.cluster, plan.feed())
-    options = Options(plan.local.on_loss, gap=plan.gap, quota=plan.samples_per_worker, faults=for_tests.faults)
-    return Debug(*parts, seed=plan.seed, threads=threads, options=options)
+    return Debug(*parts, seed=plan.seed, threads=threads, options=_real(plan, for_tests))
 
 
 def _threads(plan: "Plan", threads: int, for_tests: ForTests) -> "Engine":
@@ -152,6 +163,7 @@ def _threads(plan: "Plan", threads: int, for_tests: ForTests) -> "Engine":
 ENGINES = {
     "sim": Entry("offbeat.engines.sim:Sim", "virtual", "virtual time", _sim, _lacking),
     "local": Entry("offbeat.engines.local:Local", "wall", "real processes", _local, _lacking),
+    "ray": Entry("offbeat.engines.ray.on_ray:OnRay", "wall", "the machines of a Ray cluster", _ray, _lacking),
     "debug": Entry("offbeat.engines.debug:Debug", "wall", "threads of one process, for a debugger", _debug, _lacking),
     "threads": Entry("offbeat.engines.threads:Threads", "wall", "word2vec, in place", _threads, _not_in_place),
 }

@@ -1,6 +1,4 @@
-"""Real processes on many machines: Ray places, starts and watches them; vectors travel beside it."""
+"""Real processes on many machines: Ray places, starts and watches them; vectors travel beside it.
 
-from offbeat.engines.ray.on_ray import OnRay
-from offbeat.engines.ray.ray_options import RayOptions
-
-__all__ = ["OnRay", "RayOptions"]
+Nothing is imported here: `connection.require_ray` can then say in one line what is missing.
+"""

@@ -41,13 +41,16 @@ class Connection:
         self._ours = False
 
 
-def _import(address: str | None) -> Any:
+def require_ray() -> None:
     if importlib.util.find_spec("ray") is None or importlib.util.find_spec("zmq") is None:
         raise ConfigError("the ray engine needs Ray and ZeroMQ: pip install 'offbeat[ray]'")
+
+
+def _import(address: str | None) -> Any:
+    """Ray, with authentication: its libraries read these variables when they are imported, and never again."""
     os.environ.setdefault("RAY_AUTH_MODE", "token")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     if address is None:
-        os.environ.setdefault(_LOOPBACK, "0")  # it is read when ray is imported
+        os.environ.setdefault(_LOOPBACK, "0")
     import ray
 
     return ray

@@ -86,12 +86,13 @@ class Host:
     def about(self) -> About:
         return About(node_address(), os.getpid(), versions())
 
-    def prepare(self, run: str, setup: bytes) -> str | None:
-        """Makes the task; says why not, if it cannot."""
+    def prepare(self, run: str, setup: bytes, paths: list[str]) -> str | None:
+        """Makes the task; says why not, if it cannot. Modules are looked for where the driver has them, too."""
         if self._run == run:
             return None
         import cloudpickle
 
+        sys.path += [p for p in paths if p not in sys.path and os.path.isdir(p)]
         try:
             made: Setup = cloudpickle.loads(setup)
             self._task = made.build_task()

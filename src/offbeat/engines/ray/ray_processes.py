@@ -1,7 +1,9 @@
 """The processes of one run on a cluster: who starts them, who ends them, and how they ended."""
 
 import contextlib
+import os
 import secrets
+import sys
 import threading
 import time
 from typing import Any
@@ -57,11 +59,11 @@ class RayProcesses:
         """What the user should know of."""
 
     def open(self) -> None:
-        import ray
-
         blob = pickled(self._setup)
         if self._crew is None:
             self._crew = Crew(self._setup.cluster.workers, self._options)
+        import ray  # not before: the connection says how
+
         ranks = [SERVER, *self._site.world.present]
         found = self._crew.start(ranks)
         self._encrypt = self._options.encryption == "on" or (
@@ -135,7 +137,7 @@ class RayProcesses:
 
     def _prepare(self, rank: int) -> Any:
         prepare = self._crew_there.host(rank).prepare.options(concurrency_group="run")
-        return prepare.remote(self._run, self._blob)
+        return prepare.remote(self._run, self._blob, [os.path.abspath(p) for p in sys.path])
 
     def _do(self, reference: Any, rank: int, life: int, how: str) -> None:
         self._doing[reference] = Task(rank, life, how)

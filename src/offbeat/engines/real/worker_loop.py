@@ -148,6 +148,7 @@ class WorkerLoop:
         if site.options.quota is not None and board.samples[i] >= site.options.quota:
             raise Leave
         source, draw, started = self._begin_job(effect)
+        ready = self.clock.now()
         delay = sum(d.next() for d in self._delays)
         if delay > 0:
             self._sleep_until(started + delay)
@@ -155,7 +156,7 @@ class WorkerLoop:
         g = compute(site.task, site.feed, site.seed, effect.at, self.buffers, source, draw)
         computed = self.clock.now()
         board.job[i] = 0  # before its seconds are charged: whoever looks now must not count them twice
-        board.delayed[i] += begun - started
+        board.delayed[i] += begun - ready
         board.computing[i] += computed - begun
         self.port.look()
         self._hear_all()  # what came in the meantime

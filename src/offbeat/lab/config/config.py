@@ -14,6 +14,7 @@ from offbeat.lab.config.sections import (
     EvaluateConfig,
     LocalConfig,
     OptimizerConfig,
+    RayConfig,
     RecordConfig,
     ScaleConfig,
     ScheduleConfig,
@@ -39,6 +40,7 @@ class Config(Section):
     record: RecordConfig = RecordConfig()
     engine: str = "sim"
     local: LocalConfig = LocalConfig()
+    ray: RayConfig = RayConfig()
     seed: int = Field(0, ge=0, lt=2**63)
     on_divergence: Literal["stop", "continue"] = "stop"
 
@@ -80,6 +82,8 @@ class Config(Section):
     def plain(self) -> dict[str, Any]:
         """JSON and TOML values, without what is not set."""
         values: dict[str, Any] = _without_none(self.model_dump(mode="json"))
+        if self.ray == RayConfig():  # younger than many runs, whose addresses stay
+            del values["ray"]
         return values
 
     @property

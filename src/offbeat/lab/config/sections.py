@@ -172,7 +172,7 @@ class RecordConfig(Section):
 
 
 class LocalConfig(Section):
-    """The local engine: what happens when a process is lost, and when a silent one is taken for lost."""
+    """Real processes, on one machine or many: what happens when one is lost, and when a silent one is taken for lost."""
 
     on_loss: Literal["restart", "leave out"] = "restart"
     patience: str = "60s"
@@ -184,3 +184,23 @@ class LocalConfig(Section):
         if parse_duration(patience, "local.patience") <= 0:
             raise ValueError("must be above 0 s")
         return patience if isinstance(patience, str) else f"{patience:g}s"
+
+
+class RayConfig(Section):
+    """The ray engine: which cluster, where its processes are placed, and how their bytes travel."""
+
+    address: str | None = Field(None, min_length=1)
+    transport: Literal["zmq", "actor"] = "zmq"
+    encryption: Literal["auto", "on", "off"] = "auto"
+    cpus: float = Field(1.0, ge=0, le=4096)
+    gpus: float = Field(0.0, ge=0, le=64)
+    server_cpus: float = Field(0.0, ge=0, le=4096)
+    server: str = Field("driver", min_length=1)
+    wait: str = "60s"
+
+    @field_validator("wait", mode="before")
+    @classmethod
+    def _duration(cls, wait: Any) -> str:
+        if parse_duration(wait, "ray.wait") <= 0:
+            raise ValueError("must be above 0 s")
+        return wait if isinstance(wait, str) else f"{wait:g}s"

@@ -19,6 +19,7 @@ KEYS: Mapping[str, str] = {
     "data": "task.data",
     "engine": "engine",
     "local": "local",
+    "address": "ray.address",
     "workers": "cluster.workers",
     "delay": "cluster.delay",
     "batch": "data.batch",

@@ -14,7 +14,7 @@ from offbeat.data import partitions
 from offbeat.data.balance import statistics
 from offbeat.engines.cluster import Cluster
 from offbeat.lab.config import NONE, Config, Objects
-from offbeat.lab.config.sections import LocalConfig
+from offbeat.lab.config.sections import LocalConfig, RayConfig
 from offbeat.lab.engines import entry
 from offbeat.lab.runs.address import address, code_of
 from offbeat.lab.runs.rules import batch_growth, solver_of
@@ -45,7 +45,9 @@ class Plan:
     on_divergence: Literal["stop", "continue"] = "stop"
     engine: str = "sim"
     local: LocalConfig = field(default_factory=LocalConfig)
-    """Options of the local engine."""
+    """Options of real processes."""
+    ray: RayConfig = field(default_factory=RayConfig)
+    """Options of the ray engine."""
     maker: tuple[str, tuple[Any, ...]] | None = None
     """The function and arguments with which other processes make the task anew; None: it is sent to them."""
     solver_name: str = "custom"
@@ -147,6 +149,7 @@ def build(config: Config, objects: Objects = NONE) -> Plan:
         on_divergence=config.on_divergence,
         engine=config.engine,
         local=config.local,
+        ray=config.ray,
         maker=("offbeat.lab.runs.tasks:remake", (config.plain(),)) if objects.task is None else None,
         solver_name=config.solver.name,
         config=objects.recorded(config) if objects else config.plain(),
