@@ -31,14 +31,18 @@ CREW = 6
 """Workers of the largest case."""
 
 
-def on(places, cases):
-    """The pairs that go together: without shared memory, some effects are not offered."""
+def on(places, cases, on_ray=None):
+    """The pairs that go together: without shared memory, some effects are not offered.
+
+    A new process takes Ray seconds: tests that need many run only the solvers `on_ray` there.
+    """
     return [
         pytest.param(name, c, marks=getattr(p, "marks", ()), id=f"{name}-{c}")
         for p in places
         for name in [getattr(p, "values", [p])[0]]
         for c in cases
         if lacking(ENGINES[name].asks, c.make()) is None
+        if name != "on ray" or on_ray is None or c.solver in on_ray
     ]
 
 

@@ -146,14 +146,24 @@ def whole(case):
 KILLS = (Fault("kill", 4), Fault("kill", 7, life=2), Fault("kill", 8, life=3))
 
 
-@pytest.mark.parametrize(("place", "case"), on(PLACES, SERIAL), ids=str)
-def test_a_lost_server_loses_nothing(starter, case):
-    """Three times, the last time right after it has begun again."""
+@pytest.mark.parametrize(("place", "case"), on(PLACES, SERIAL, on_ray=("asgd", "ssp", "backup", "fedbuff", "downpour")))
+def test_a_lost_server_loses_nothing(starter, case, place):
+    """Three times, the last time right after it has begun again.
+
+    In shared memory the record outlives it at once. Elsewhere the last message may not have got to the control: then
+    nobody was answered, and it is as if it had never been served.
+    """
     engine = run(starter, case.make(), **setting(case, faults=KILLS), updates=inf)
     assert engine.ended == "idle"
-    assert [i.partition(";")[2] for i in engine.incidents] == [
-        f" restarted from update {fault.at}, nothing lost" for fault in KILLS
-    ]
+    ends = [i.partition(";")[2] for i in engine.incidents]
+    assert all(end.endswith(", nothing lost") for end in ends)
+    from_where = [int(end.split()[3].removesuffix(",")) for end in ends]
+    assert from_where == sorted(from_where)
+    if place == "on ray":
+        assert len(ends) == len(KILLS)
+        assert all(found <= fault.at for found, fault in zip(from_where, KILLS, strict=True))
+    else:
+        assert from_where == [fault.at for fault in KILLS]
     assert engine.lost_updates == 0
     check_books(case, rows_of(engine), drawn_by(engine))
     assert engine.samples_applied == sum(r.samples for r in rows_of(engine) if r.outcome == "applied")

@@ -55,6 +55,9 @@ class RayProcesses:
         self._ending = False
         self._over = threading.Event()
         self._watch: threading.Thread | None = None
+        self.nodes: dict[int, str] = {}
+        """The address of the machine of each rank, as they were placed at first."""
+        self.encrypted = False
         self.noticed: list[str] = []
         """What the user should know of."""
 
@@ -66,9 +69,9 @@ class RayProcesses:
 
         ranks = [SERVER, *self._site.world.present]
         found = self._crew.start(ranks)
-        self._encrypt = self._options.encryption == "on" or (
-            self._options.encryption == "auto" and len({about.node for about in found.values()}) > 1
-        )
+        self.nodes = {rank: about.node for rank, about in found.items()}
+        crosses = len(set(self.nodes.values())) > 1
+        self.encrypted = self._options.encryption == "on" or (self._options.encryption == "auto" and crosses)
         self._blob = ray.put(blob)
         asked = {rank: self._prepare(rank) for rank in ranks}
         _, late = ray.wait(list(asked.values()), num_returns=len(asked), timeout=_CONSTRUCTION_SECONDS)
@@ -90,7 +93,7 @@ class RayProcesses:
         import ray
 
         host = self._prepared(SERVER)
-        opened = host.open.options(concurrency_group="run").remote(self._options.transport, self._encrypt)
+        opened = host.open.options(concurrency_group="run").remote(self._options.transport, self.encrypted)
         try:
             self._address = ray.get(opened, timeout=_CONSTRUCTION_SECONDS)
         except (ray.exceptions.RayError, ray.exceptions.GetTimeoutError) as e:

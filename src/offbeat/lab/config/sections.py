@@ -172,7 +172,7 @@ class RecordConfig(Section):
 
 
 class LocalConfig(Section):
-    """Real processes, on one machine or many: what happens when one is lost, and when a silent one is taken for lost."""
+    """Real processes, on one machine or many: what happens when one is lost, and when a silent one counts as lost."""
 
     on_loss: Literal["restart", "leave out"] = "restart"
     patience: str = "60s"

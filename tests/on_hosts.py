@@ -1,0 +1,115 @@
+"""A run on a Ray cluster of several hosts, started inside one of them by test_ray_hosts.py. Prints what came of it.
+
+    python on_hosts.py ADDRESS NAME SCENARIO
+
+Faults are tied to the run's progress: at a mark everything stands still, something is broken, and the run goes on.
+"""
+
+import json
+import sys
+from math import inf
+
+import torch
+
+from harness import Stop, mlp_task
+from hosts import Hosts
+from offbeat import solver
+from offbeat.core.feed import Feed
+from offbeat.core.trace import Row
+from offbeat.engines.cluster import Cluster
+from offbeat.engines.ray.on_ray import OnRay
+from offbeat.engines.ray.ray_options import RayOptions
+from offbeat.engines.real.site import Fault, Options
+from offbeat.engines.replay import Entry, Replay
+
+WORKERS, BATCH, EACH = 4, 8, 20
+"""Each worker has so many gradients to compute: a run cannot end before all have done their part."""
+
+
+class Breaks(Stop):
+    """At certain numbers of updates, breaks or mends something."""
+
+    def __init__(self, deeds):
+        super().__init__(updates=inf)
+        self.deeds = sorted(deeds.items())
+
+    def watch(self, engine):
+        found = super().watch(engine)
+        self._set()
+        return found
+
+    def _set(self):
+        self.engine.next_updates = self.deeds[0][0] if self.deeds else inf
+
+    def mark(self):
+        while self.deeds and self.engine.updates >= self.deeds[0][0]:
+            self.deeds.pop(0)[1](self.engine)
+        self._set()
+        return False
+
+
+def main(address, name, scenario):
+    torch.set_num_threads(1)
+    hosts = Hosts.__new__(Hosts)  # those that are there
+    hosts.name, hosts.count = name, 4
+    deeds, faults, patience, rule = {}, (), 60.0, "asgd"
+    ray = RayOptions(address=address, cpus=1.0)
+    match scenario:
+        case "plain":
+            pass
+        case "sync":
+            rule = "sync"
+        case "actor":
+            ray = RayOptions(address=address, transport="actor")
+        case "clear":
+            ray = RayOptions(address=address, encryption="off")
+        case "slow link":
+            deeds = {5: lambda _: hosts.slow(3, "100mbit")}
+        case "heals":
+            deeds = {10: lambda _: hosts.cut(3), 25: lambda _: hosts.mend(3)}
+        case "server five times":
+            faults = tuple(Fault("kill", 6 * k, life=k) for k in range(1, 6))
+        case "hangs":
+            patience, faults = 8.0, (Fault("hang", 5, 2),)
+        case "worker killed":
+            faults = (Fault("kill", 5, 1), Fault("kill", 3, 3))
+        case "node lost":
+            deeds = {15: lambda _: hosts.kill(4)}
+        case "cut for good":
+            patience, deeds = 8.0, {15: lambda _: hosts.cut(4)}
+    task = mlp_task()
+    feed = Feed(task.size, batch=BATCH, workers=WORKERS, seed=3)
+    options = Options(quota=EACH * BATCH, patience_seconds=patience, faults=faults)
+    made = solver(rule, lr=0.05)
+    engine = OnRay(task, made, Cluster(workers=WORKERS), feed, seed=3, options=options, ray=ray)
+    try:
+        ended = engine.run(Breaks(deeds).watch(engine))
+        engine.finish()
+        x = engine.point.x
+    finally:
+        engine.close()
+    replay = Replay(task, solver(rule, lr=0.05), Feed(task.size, batch=BATCH, workers=WORKERS, seed=3), engine.world, seed=3)
+    replay.follow(Entry(*entry) for entry in engine.journal)
+    rows = [Row(*r) for r in engine.rows]
+    drawn = {(i, k) for i in range(WORKERS) for k in range(int(engine.processes.board.draws[i]))}
+    own = [(r.source, r.draw) for r in rows if r.draw is not None]
+    print(
+        json.dumps(
+            {
+                "ended": ended,
+                "updates": engine.updates,
+                "lost": engine.lost_updates,
+                "incidents": engine.incidents,
+                "replayed": torch.equal(x, replay.parameters),
+                "once": len(own) == len(set(own)),
+                "all": set(own) == drawn,
+                "applied": [sum(r.applied for r in rows if r.worker == i) for i in range(WORKERS)],
+                "encrypted": engine.processes.encrypted,
+                "nodes": sorted(set(engine.processes.nodes.values())),
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
