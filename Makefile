@@ -28,6 +28,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/throughput.py
 	$(BIN)/python benchmarks/timing_only.py
 	$(BIN)/python benchmarks/local.py
+	$(BIN)/python benchmarks/cluster.py
 	$(BIN)/python benchmarks/feeding.py
 	$(BIN)/python benchmarks/word2vec.py
 	$(BIN)/python benchmarks/solver_overhead.py

@@ -13,18 +13,17 @@ drift of the machine hits both.
 """
 
 import argparse
-import statistics
 import sys
 import time
 from typing import Any
 
-import numpy as np
 import torch
 import torch.multiprocessing as mp
 from torch.nn import functional as F
 
 import offbeat
 import ray_server
+from beside import ratios, table
 from offbeat.data.arrays import load
 from offbeat.engines.real.machine import keep_freed_memory
 from offbeat.tasks.models.lenet import lenet5
@@ -139,36 +138,16 @@ def throughput(workers: int, seconds: float, repeats: int) -> bool:
     obstacle = ray_server.obstacle()
     if obstacle is None:
         rows["Ray's parameter server"] = lambda: ray_server.samples_per_second(workers, seconds, BATCH, LR)
-    found: dict[str, list[float]] = {name: [] for name in rows}
-    ratios: dict[str, list[float]] = {name: [] for name in rows}
-    before = base.measure(seconds)
-    for k in range(repeats):
-        for name, measure in rows.items():
-            found[name].append(measure())
-            after = base.measure(seconds)
-            ratios[name].append(2 * found[name][-1] / (before + after))
-            before = after
-            say(f"{k + 1}/{repeats}  {name}: {found[name][-1]:.0f} samples/s, {ratios[name][-1]:.2f}")
+    found, against = ratios(lambda: base.measure(seconds), rows, repeats)
     for each in (base, keeping, hogwild):
         each.end()
     print(
         f"samples/s of {workers} workers, as a ratio to {workers} independent loops: median of {repeats}, middle half"
     )
-    missed = False
-    for name, values in ratios.items():
-        low, ratio, high = np.quantile(values, (0.25, 0.5, 0.75))
-        short = ratio < BOUNDS.get(name, 0.0)
-        missed |= short
-        note = f"   bound {BOUNDS[name]}{': MISSED' if short else ''}" if name in BOUNDS else ""
-        print(f"  {name:28} {ratio:.2f}   {low:.2f} - {high:.2f}   ({statistics.median(found[name]):.0f}/s){note}")
+    missed = table(found, against, BOUNDS)
     if obstacle is not None:
         print(f"  Ray's parameter server       -       ({obstacle})")
     return missed
-
-
-def say(text: str) -> None:
-    """Progress, beside the table."""
-    print(text, file=sys.stderr, flush=True)
 
 
 def locks(seconds: float) -> None:

@@ -1,32 +1,26 @@
 """The asynchronous parameter server of Ray's documentation, written afresh: actors, and `ray.wait` for the next one.
 
 The driver passes references on and never touches a vector: a worker's gradient goes to the server, what the server
-answers goes to that worker. Used by `local.py` where ray is installed. Ray listens on every network interface, whatever
-it is told, so it is started only where there is none but the loopback:
-
-    unshare --net bash -c 'ip link set lo up; python benchmarks/local.py'
+answers goes to that worker. Used by `local.py` and `cluster.py` where ray is installed. It is started as offbeat starts
+it: on the loopback alone, with authentication.
 """
 
 import importlib.util
-import socket
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.nn import functional as F
 
 from offbeat.data.arrays import load
+from offbeat.engines.ray.connection import Connection
 from offbeat.tasks.models.lenet import lenet5
-
-_WARM_UP = 20  # gradients a worker
 
 
 def obstacle() -> str | None:
     """Why it cannot be run here; None if it can."""
-    if importlib.util.find_spec("ray") is None:
-        return "ray is not installed"
-    others = [name for _, name in socket.if_nameindex() if name != "lo"]
-    return f"ray would listen on {', '.join(others)}, see ray_server.py" if others else None
+    return "ray is not installed" if importlib.util.find_spec("ray") is None else None
 
 
 def model() -> torch.nn.Module:
@@ -34,12 +28,21 @@ def model() -> torch.nn.Module:
     return lenet5()
 
 
+def digits() -> tuple[torch.Tensor, torch.Tensor]:
+    data = load("digits")
+    return data.train_x, data.train_y
+
+
+Data = Callable[[], tuple[torch.Tensor, torch.Tensor]]
+Maker = Callable[[], torch.nn.Module]
+
+
 class Server:
     """Holds the parameters; applies a gradient and answers with the new ones."""
 
-    def __init__(self, lr: float) -> None:
+    def __init__(self, make: Maker, lr: float) -> None:
         torch.set_num_threads(1)
-        self.net = model()
+        self.net = make()
         self.optimizer = torch.optim.SGD(self.net.parameters(), lr=lr)
 
     def weights(self) -> Any:
@@ -56,11 +59,10 @@ class Server:
 class Worker:
     """Takes parameters, computes a gradient on its next batch."""
 
-    def __init__(self, rank: int, batch: int) -> None:
+    def __init__(self, make: Maker, data: Data, rank: int, batch: int) -> None:
         torch.set_num_threads(1)
-        self.net, self.batch = model(), batch
-        data = load("digits")
-        self.x, self.y = data.train_x, data.train_y
+        self.net, self.batch = make(), batch
+        self.x, self.y = data()
         self.draws = torch.Generator().manual_seed(rank)
         self.order, self.at = torch.randperm(len(self.x), generator=self.draws), 0
 
@@ -74,14 +76,16 @@ class Worker:
         return [p.grad.numpy() for p in self.net.parameters() if p.grad is not None]
 
 
-def samples_per_second(workers: int, seconds: float, batch: int, lr: float) -> float:
-    """Of all workers together, after a warm-up."""
+def samples_per_second(
+    workers: int, seconds: float, batch: int, lr: float, make: Maker = model, data: Data = digits, warm_up: int = 20
+) -> float:
+    """Of all workers together, after a warm-up of so many gradients a worker."""
+    connection = Connection(None, workers + 1)
     import ray
 
-    ray.init(num_cpus=workers + 1, include_dashboard=False, _node_ip_address="127.0.0.1", log_to_driver=False)
     try:
-        server = ray.remote(Server).remote(lr)
-        made = [ray.remote(Worker).remote(i, batch) for i in range(workers)]
+        server = ray.remote(Server).remote(make, lr)
+        made = [ray.remote(Worker).remote(make, data, i, batch) for i in range(workers)]
         weights = server.weights.remote()
         under_way = {w.gradient.remote(weights): w for w in made}
         done, begun, end = 0, 0.0, float("inf")
@@ -90,9 +94,9 @@ def samples_per_second(workers: int, seconds: float, batch: int, lr: float) -> f
             worker = under_way.pop(first)
             under_way[worker.gradient.remote(server.apply.remote(first))] = worker
             done += 1
-            if done == _WARM_UP * workers:
+            if done == warm_up * workers:
                 begun = time.monotonic()
                 end = begun + seconds
-        return (done - _WARM_UP * workers) * batch / (time.monotonic() - begun)
+        return (done - warm_up * workers) * batch / (time.monotonic() - begun)
     finally:
-        ray.shutdown()
+        connection.close()

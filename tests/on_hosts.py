@@ -2,7 +2,8 @@
 
     python on_hosts.py ADDRESS NAME SCENARIO
 
-Faults are tied to the run's progress: at a mark everything stands still, something is broken, and the run goes on.
+Faults are tied to the run's progress: at a mark everything stands still, something is broken, and the run goes on. What
+is to be mended while somebody cannot be reached is mended in full flight: he cannot stand still.
 """
 
 import json
@@ -27,11 +28,11 @@ WORKERS, BATCH, EACH = 4, 8, 20
 
 
 class Breaks(Stop):
-    """At certain numbers of updates, breaks or mends something."""
+    """At certain numbers of updates, breaks something; after others, mends it."""
 
-    def __init__(self, deeds):
+    def __init__(self, deeds, mends):
         super().__init__(updates=inf)
-        self.deeds = sorted(deeds.items())
+        self.deeds, self.mends = sorted(deeds.items()), sorted(mends.items())
 
     def watch(self, engine):
         found = super().watch(engine)
@@ -47,12 +48,17 @@ class Breaks(Stop):
         self._set()
         return False
 
+    def tick(self):
+        while self.mends and self.engine.updates >= self.mends[0][0]:
+            self.mends.pop(0)[1](self.engine)
+        return False
+
 
 def main(address, name, scenario):
     torch.set_num_threads(1)
     hosts = Hosts.__new__(Hosts)  # those that are there
     hosts.name, hosts.count = name, 4
-    deeds, faults, patience, rule = {}, (), 60.0, "asgd"
+    deeds, mends, faults, patience, rule = {}, {}, (), 60.0, "asgd"
     ray = RayOptions(address=address, cpus=1.0)
     match scenario:
         case "plain":
@@ -66,7 +72,7 @@ def main(address, name, scenario):
         case "slow link":
             deeds = {5: lambda _: hosts.slow(3, "100mbit")}
         case "heals":
-            deeds = {10: lambda _: hosts.cut(3), 25: lambda _: hosts.mend(3)}
+            deeds, mends = {10: lambda _: hosts.cut(3)}, {20: lambda _: hosts.mend(3)}
         case "server five times":
             faults = tuple(Fault("kill", 6 * k, life=k) for k in range(1, 6))
         case "hangs":
@@ -83,12 +89,14 @@ def main(address, name, scenario):
     made = solver(rule, lr=0.05)
     engine = OnRay(task, made, Cluster(workers=WORKERS), feed, seed=3, options=options, ray=ray)
     try:
-        ended = engine.run(Breaks(deeds).watch(engine))
+        ended = engine.run(Breaks(deeds, mends).watch(engine))
         engine.finish()
         x = engine.point.x
     finally:
         engine.close()
-    replay = Replay(task, solver(rule, lr=0.05), Feed(task.size, batch=BATCH, workers=WORKERS, seed=3), engine.world, seed=3)
+    replay = Replay(
+        task, solver(rule, lr=0.05), Feed(task.size, batch=BATCH, workers=WORKERS, seed=3), engine.world, seed=3
+    )
     replay.follow(Entry(*entry) for entry in engine.journal)
     rows = [Row(*r) for r in engine.rows]
     drawn = {(i, k) for i in range(WORKERS) for k in range(int(engine.processes.board.draws[i]))}

@@ -156,7 +156,7 @@ def test_a_lost_server_loses_nothing(starter, case, place):
     engine = run(starter, case.make(), **setting(case, faults=KILLS), updates=inf)
     assert engine.ended == "idle"
     ends = [i.partition(";")[2] for i in engine.incidents]
-    assert all(end.endswith(", nothing lost") for end in ends)
+    assert all(end.endswith(", nothing lost") for end in ends), engine.incidents
     from_where = [int(end.split()[3].removesuffix(",")) for end in ends]
     assert from_where == sorted(from_where)
     if place == "on ray":

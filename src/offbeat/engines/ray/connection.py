@@ -2,12 +2,15 @@
 
 import importlib.util
 import os
+import signal
 import socket
+import threading
 from typing import Any
 
 from offbeat.core.errors import ConfigError
 
 _REACH_SECONDS = 10.0
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # 0: a Ray that is started here uses the loopback, and nothing else
 
 
@@ -26,12 +29,16 @@ class Connection:
         else:
             _reach(address)
             options["address"] = address
+        handlers = {number: signal.getsignal(number) for number in _SIGNALS}
         try:
             ray.init(**options)
         except (ConnectionError, RuntimeError, ValueError, OSError) as e:
             where = "on this machine" if address is None else f"at {address}"
             raise ConfigError(f"no connection with Ray {where}: {_first_line(e)}") from None
         self._ours = True
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in handlers.items():  # Ray takes them over, to print where it was
+                signal.signal(number, handler)
 
     def close(self) -> None:
         if self._ours:

@@ -57,7 +57,7 @@ class Parting(NamedTuple):
     """What a process that has done its part leaves: its numbers, and announcements that may not be written down."""
 
     row: r.Row | None = None
-    announced: list[tuple[list[Any], int]] = []  # noqa: RUF012 - never changed
+    announced: list[r.Announced] = []  # noqa: RUF012 - never changed
     clock_error: float = 0.0
 
 

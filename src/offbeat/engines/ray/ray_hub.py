@@ -309,9 +309,10 @@ class RayHub:
 
     def record(self, transaction: m.Transaction) -> None:
         self._recorded += 1
-        heard = {line.rank: line.announced for line in self._lines.values() if line.announced > line.confirmed}
-        self._awaiting.append((self._recorded, heard))
-        self._tell(r.Recorded(self._recorded, transaction, self._rows()))
+        new = [line for line in self._lines.values() if line.announced > line.confirmed]
+        self._awaiting.append((self._recorded, {line.rank: line.announced for line in new}))
+        heard = {line.rank: (line.life, line.announced) for line in new}
+        self._tell(r.Recorded(self._recorded, transaction, self._rows(), heard))
 
     def _keep(self, number: int) -> None:
         self._kept = max(self._kept, number)

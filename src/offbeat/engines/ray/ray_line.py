@@ -42,8 +42,8 @@ class RayLine:
         self._to_say: deque[Any] = deque()
         self._server_gone: float | None = None  # since when
         self._over = threading.Event()
-        self.left: list[tuple[list[Any], int]] = []
-        """Announcements that workers still had when they ended: filled by who ends them."""
+        self._heard_of: dict[tuple[int, int], int] = {}  # the last announcement of each worker and life that is kept
+        self._left: list[tuple[int, int, r.Announced]] = []
         self._thread = threading.Thread(target=self._run, name="line to the server", daemon=True)
         self._thread.start()
 
@@ -81,11 +81,14 @@ class RayLine:
             found.append(t)
         return found
 
+    def left(self, rank: int, life: int, announced: list[r.Announced]) -> None:
+        """What a worker that has ended had announced, and did not know to be written down."""
+        self._left += [(rank, life, a) for a in announced]
+
     def announced(self) -> tuple[list[Any], int]:
-        rows = sorted((tuple(row) for more, _ in self.left for row in more), key=lambda row: row[:2])
-        steps = sum(count for _, count in self.left)
-        self.left = []
-        return rows, steps
+        new = [a for rank, life, a in self._left if a.number > self._heard_of.get((rank, life), 0)]
+        self._left = []
+        return sorted((tuple(row) for a in new for row in a.rows), key=lambda row: row[:2]), sum(a.steps for a in new)
 
     def close(self) -> None:
         self._over.set()
@@ -127,7 +130,8 @@ class RayLine:
             self._notice(f"a message to the control was refused: {e}")
             return 0
         match message:
-            case r.Recorded(number):
+            case r.Recorded(number, heard=heard):
+                self._heard_of.update({(rank, life): last for rank, (life, last) in heard.items()})
                 self._kept.append(message)
                 return int(number)
             case r.EndWorker(rank, life):

@@ -129,11 +129,16 @@ OrderedByControl = FromControl | WorkerEnded | Kept
 
 
 class Recorded(Struct, tag=True):
-    """A transaction; nobody is answered before it is kept. `rows` are numbers of workers that have changed."""
+    """A transaction; nobody is answered before it is kept.
+
+    `rows` are numbers of workers that have changed; `heard` is, of each worker, (life, number of the last announcement)
+    that it holds.
+    """
 
     number: int
     transaction: Transaction
     rows: dict[int, Row]
+    heard: dict[int, tuple[int, int]]
 
 
 class Shows(Struct, tag=True):

@@ -67,9 +67,9 @@ class RayPort:
         self._passing += (r.Welcome, r.Pong)  # a greeting that was repeated is answered twice
         return self._alignment.error_ns / 1e9
 
-    def leftover(self) -> tuple[r.Row, list[tuple[list[Any], int]]]:
+    def leftover(self) -> tuple[r.Row, list[r.Announced]]:
         """At the end: our numbers, and what was announced and may not have been written down."""
-        return row_of(self._board, self._rank), [(a.rows, a.steps) for a in self._unconfirmed]
+        return row_of(self._board, self._rank), list(self._unconfirmed)
 
     # -- the server ---------------------------------------------------------------------------------------------
 

@@ -192,7 +192,7 @@ class RayProcesses:
                 line.server_ended()
                 return
             if parting is not None:
-                line.left += parting.announced
+                line.left(task.rank, task.life, parting.announced)
                 if self._ending and parting.row is not None:
                     set_row(self._remote, task.rank, parting.row)
             if not self._ending:

@@ -1,0 +1,123 @@
+"""Runs with a Ray of their own, from the command line: they go on and leave nothing; what cannot be is said."""
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from offbeat import cli
+from offbeat.core.errors import ConfigError
+from offbeat.engines.ray.connection import Connection, require_ray
+from processes import alive, descendants, until
+
+LONG = ["digits", "--engine", "ray", "--workers", "2", "--budget", "40epochs", "--out", "r", "--checkpoint-every", "1s"]
+
+
+def start(*words, folder):
+    command = [sys.executable, "-m", "offbeat", *words]
+    env = {**os.environ, "OFFBEAT_PROGRESS": "0"}
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+
+
+def finish(process):
+    out, err = process.communicate(timeout=240)
+    return process.returncode, out, err
+
+
+def status(folder):
+    try:
+        return json.loads((folder / "r" / "run.json").read_text(encoding="utf-8"))["status"]
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def checkpointed(folder):
+    return any(folder.joinpath("r").glob("checkpoint*"))
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+@pytest.mark.timeout(500)
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "killed"])
+def test_a_driver_that_goes_leaves_nothing_and_the_run_goes_on(how, tmp_path):
+    driver = start("run", *LONG, folder=tmp_path)
+    until(lambda: checkpointed(tmp_path) or driver.poll() is not None, "a checkpoint")
+    assert driver.poll() is None, finish(driver)
+    below = descendants(driver.pid)
+    assert any(b"ray" in Path(f"/proc/{p}/cmdline").read_bytes() for p in below if alive(p))
+    driver.send_signal(how)
+    code, _, err = finish(driver)
+    if how is signal.SIGINT:
+        assert code == 130, err
+        assert status(tmp_path) == "interrupted"
+    until(lambda: not any(alive(p) for p in below), "all processes of the run to end")
+    code, _, err = finish(start("resume", "r", folder=tmp_path))
+    assert code == 0, err
+    assert status(tmp_path) == "done"
+    code, out, err = finish(start("replay", "r", folder=tmp_path))
+    assert code == 0, err
+    assert "equal, bit for bit" in out
+    assert not checkpointed(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--set", "ray.server=10.1.2.3"], "ray.server=10.1.2.3: there is no such machine"),
+        (["--set", "ray.gpus=1"], "asks for 2 GPUs"),
+    ],
+    ids=lambda v: v if isinstance(v, str) else "",
+)
+def test_what_ray_cannot_give_is_said(words, why, tmp_path):
+    code, _, err = finish(start("run", *LONG, *words, folder=tmp_path))
+    assert code == 2, err
+    assert why in err
+    assert "Traceback" not in err
+
+
+def test_an_address_where_nobody_answers_is_one_line():
+    with pytest.raises(ConfigError, match=r"no Ray answers at 127.0.0.1:1 within"):
+        Connection("127.0.0.1:1", 2)
+
+
+def test_a_ray_client_is_refused():
+    with pytest.raises(ConfigError, match="is of a Ray client"):
+        Connection("ray://127.0.0.1:10001", 2)
+
+
+def test_without_ray_the_command_that_installs_it_is_named(monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "ray" else found(name))
+    with pytest.raises(ConfigError, match=r"pip install 'offbeat\[ray\]'"):
+        require_ray()
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["ray.transport=pigeon", "ray.encryption=maybe", "ray.cpus=-1", "ray.gpus=nan", "ray.wait=0s", "ray.server="],
+)
+def test_wrong_options_are_refused_before_anything_starts(setting, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["offbeat", "run", *LONG, "--set", setting])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 2
+    assert setting.partition("=")[0] in capsys.readouterr().err
+    assert not Path("r").exists()
+
+
+def test_options_of_a_cluster_are_part_of_a_run_and_old_addresses_stay():
+    from offbeat.lab.config import make
+
+    plain = make({"task": {"name": "digits"}})
+    assert "ray" not in plain.plain()
+    there = make({"task": {"name": "digits"}, "ray": {"address": "10.0.0.1:6379"}})
+    assert there.plain()["ray"]["address"] == "10.0.0.1:6379"
+    assert there.hash != plain.hash
