@@ -110,9 +110,10 @@ class Crew:
         if host is not None:
             ray.kill(host)
 
-    def forget(self, rank: int) -> None:
-        """It has ended by itself."""
-        self._hosts.pop(rank, None)
+    def forget(self, rank: int, host: Any) -> None:
+        """This one has ended; another may have taken its place already."""
+        if self._hosts.get(rank) is host:
+            del self._hosts[rank]
 
     def close(self) -> None:
         import ray

@@ -28,11 +28,13 @@ _CONSTRUCTION_SECONDS = 300.0  # for making the task
 _LOOK = 0.1  # seconds between two looks at who has ended
 
 
-class Task:
-    """One thing that a host is doing."""
+class Errand:
+    """One thing that a host is doing, or will do when Ray has found a place for it."""
 
-    def __init__(self, rank: int, life: int, how: str) -> None:
-        self.rank, self.life, self.how = rank, life, how
+    def __init__(self, host: Any, rank: int, life: int, how: str) -> None:
+        self.host, self.rank, self.life, self.how = host, rank, life, how
+        self.there = host.about.options(concurrency_group="outbox").remote()  # fulfilled when the host is there
+        self.since = time.monotonic()
 
 
 class RayProcesses:
@@ -48,7 +50,7 @@ class RayProcesses:
         self._blob: Any = None
         self._line: RayLine | None = None
         self._address = Address("", None)
-        self._doing: dict[Any, Task] = {}  # by the reference that Ray will fulfil
+        self._doing: dict[Any, Errand] = {}  # by the reference that Ray will fulfil
         self._lives: dict[int, int] = {}
         self._exits: dict[int, str] = {}
         self._lock = threading.RLock()
@@ -143,7 +145,7 @@ class RayProcesses:
         return prepare.remote(self._run, self._blob, [os.path.abspath(p) for p in sys.path])
 
     def _do(self, reference: Any, rank: int, life: int, how: str) -> None:
-        self._doing[reference] = Task(rank, life, how)
+        self._doing[reference] = Errand(self._crew_there.host(rank), rank, life, how)
 
     @property
     def _crew_there(self) -> Crew:
@@ -167,6 +169,27 @@ class RayProcesses:
                 continue
             for reference in ended:
                 self._ended(reference)
+            self._give_up_waiting()
+
+    def _give_up_waiting(self) -> None:
+        """Whoever finds no place in time does not come: the others are not to wait for it."""
+        import ray
+
+        with self._lock:
+            for errand in self._doing.values():
+                if errand.there is None:
+                    continue
+                if ray.wait([errand.there], timeout=0)[0]:
+                    self._arrived(errand)
+                elif time.monotonic() - errand.since > self._options.wait_seconds:
+                    self._crew_there.end(errand.rank)  # its end is noticed like any other
+
+    def _arrived(self, errand: Errand) -> None:
+        import ray
+
+        with contextlib.suppress(ray.exceptions.RayError):
+            self.nodes[errand.rank] = ray.get(errand.there).node
+        errand.there = None
 
     def _ended(self, reference: Any) -> None:
         import ray
@@ -174,30 +197,41 @@ class RayProcesses:
         try:
             parting: Parting | None = ray.get(reference)
             how = "it ended"
-        except ray.exceptions.RayError as e:
-            parting, how = None, _how(e)
+        except ray.exceptions.RayError:
+            parting, how = None, ""
         with self._lock:
-            task = self._doing.pop(reference, None)
-            if task is None:
+            errand = self._doing.pop(reference, None)
+            if errand is None:
                 return
             if parting is None:
-                self._crew_there.forget(task.rank)
+                how = self._how(errand)
+                self._crew_there.forget(errand.rank, errand.host)
             elif parting.clock_error:
-                self.noticed.append(f"the clock of worker {task.rank} is known to {parting.clock_error * 1e3:.2g} ms")
-            self._exits[task.rank] = how
+                self.noticed.append(f"the clock of worker {errand.rank} is known to {parting.clock_error * 1e3:.2g} ms")
+            self._exits[errand.rank] = how
             line = self._line
             if line is None:
                 return
-            if task.rank == SERVER:
+            if errand.rank == SERVER:
                 line.server_ended()
                 return
             if parting is not None:
-                line.left(task.rank, task.life, parting.announced)
+                line.left(errand.rank, errand.life, parting.announced)
                 if self._ending and parting.row is not None:
-                    set_row(self._remote, task.rank, parting.row)
+                    set_row(self._remote, errand.rank, parting.row)
             if not self._ending:
                 with contextlib.suppress(Closed):
-                    line.send(r.WorkerEnded(task.rank, task.life, task.how))
+                    line.send(r.WorkerEnded(errand.rank, errand.life, errand.how))
+
+    def _how(self, errand: Errand) -> str:
+        """What became of a process that did not end by itself."""
+        import ray
+
+        if errand.there is not None and not ray.wait([errand.there], timeout=0)[0]:
+            return f"Ray found no place for it within {self._options.wait_seconds:.0f} s"
+        node = self.nodes.get(errand.rank)
+        there = {n["NodeManagerAddress"] for n in ray.nodes() if n["Alive"]}
+        return "its process ended" if node is None or node in there else f"its machine {node} was lost"
 
     def _end_worker(self, rank: int, life: int) -> None:
         """The server has given it up."""
@@ -207,17 +241,21 @@ class RayProcesses:
 
     def end_all(self, patience_seconds: float) -> None:
         """They are asked to end, and keep their processes; who does not in time is killed."""
+        import ray
+
         with self._lock:
             self._ending = True
-            busy = {task.rank for task in self._doing.values()}
-        for rank in busy:
-            self._crew_there.host(rank).stop.options(concurrency_group="outbox").remote()
+            busy = list(self._doing.values())
+        for errand in busy:
+            errand.host.stop.options(concurrency_group="outbox").remote()
+            if errand.there is not None and not ray.wait([errand.there], timeout=0)[0]:
+                self._crew_there.end(errand.rank)  # it was never there
         deadline = time.monotonic() + min(patience_seconds, 30.0)
         while self._doing and time.monotonic() < deadline:
             time.sleep(_LOOK / 10)
         with self._lock:
-            for task in self._doing.values():
-                self._crew_there.end(task.rank)
+            for errand in self._doing.values():
+                self._crew_there.end(errand.rank)
             self._doing.clear()
             self._exits.clear()
             self._ending = False
@@ -242,11 +280,3 @@ class RayProcesses:
             if self._own_crew:
                 self._crew.close()
         self._crew = None
-
-
-def _how(e: Exception) -> str:
-    """What Ray says of the end of a process, in a few words."""
-    text = str(e)
-    if "node" in text and ("died" in text or "dead" in text) and "The node" in text:
-        return "its machine was lost"
-    return "its process ended"
