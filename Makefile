@@ -4,10 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test slow stress lint bench clean
+.PHONY: demo cluster-demo test slow stress lint bench clean
 
 demo: $(STAMP)
 	$(BIN)/offbeat demo --out demo
+
+cluster-demo: $(STAMP)
+	$(BIN)/python examples/cluster_demo.py --out cluster-demo
 
 test: $(STAMP)
 	$(BIN)/pytest -n 2
@@ -40,4 +43,4 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $(STAMP)
 
 clean:
-	rm -rf $(VENV) demo
+	rm -rf $(VENV) demo cluster-demo

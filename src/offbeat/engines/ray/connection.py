@@ -1,5 +1,6 @@
 """Our connection with Ray: to a running cluster, or to one that is started on this machine and ends with us."""
 
+import contextlib
 import importlib.util
 import os
 import signal
@@ -36,6 +37,7 @@ class Connection:
             where = "on this machine" if address is None else f"at {address}"
             raise ConfigError(f"no connection with Ray {where}: {_first_line(e)}") from None
         self._ours = True
+        _quieten()
         if threading.current_thread() is threading.main_thread():
             for number, handler in handlers.items():  # Ray takes them over, to print where it was
                 signal.signal(number, handler)
@@ -46,6 +48,14 @@ class Connection:
 
             ray.shutdown()
         self._ours = False
+
+
+def _quieten() -> None:
+    """Ray prints pages of its own state whenever a process ends, with no option against it: we say who was lost."""
+    with contextlib.suppress(ImportError):
+        from ray._private import worker
+
+        worker.print_to_stdstream = lambda *_, **__: None
 
 
 def require_ray() -> None:
