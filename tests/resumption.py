@@ -10,7 +10,7 @@ def check_books(case, rows, draws):
     """Every mini-batch that was drawn has its row, and only one."""
     drawn = {(i, k) for i in range(case.workers) for k in range(int(draws[i]))}
     own = [(r.source, r.draw) for r in rows if r.outcome != "received" and r.draw is not None]
-    assert set(own) == drawn
+    assert set(own) == drawn, (sorted(set(own) - drawn), sorted(drawn - set(own)))
     if case.options.get("filling") != "immediate":  # which uses its first gradients twice
         assert len(own) == len(set(own))
 
