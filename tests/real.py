@@ -11,6 +11,7 @@ from offbeat.engines.debug import Debug
 from offbeat.engines.local import Launcher, Local, Options
 from offbeat.engines.running.fit import lacking
 from offbeat.engines.sim import Sim
+from offbeat.lab.contract.recorder import Bowl
 
 ONE_OF_EACH = list({c.solver: c for c in CASES if c.workers > 1 or c.solver in ("plain", "constant-delay")}.values())
 """The last case of each solver: the one with most options."""
@@ -20,6 +21,9 @@ ORDERLY = [
     c for c in CASES if c.solver in ("sync", "easgd", "ea-msgd", *REDUCING) and c.options.get("order") != "arrival"
 ]
 """Methods whose result does not depend on who comes first: barriers and turns."""
+
+QUOTA = 24
+"""Gradients of each worker, of one sample each."""
 
 PLACES = ["on processes", "on threads"]
 
@@ -48,6 +52,20 @@ def build(
     if launcher is None:
         return Debug(task, rule, machines, feed, seed=seed, options=options)
     return Local(task, rule, machines, feed, seed=seed, options=options, launcher=launcher)
+
+
+def setting(case: Any, delay: str = "0s", **options: Any) -> dict[str, Any]:
+    """A run of this case on a small task, each worker with a part of its own to do."""
+    workers = case.workers
+    feed = Feed(None, batch=1, workers=workers, seed=7)
+    return {
+        "workers": workers,
+        "task": Bowl(),
+        "feed": feed,
+        "seed": 7,
+        "delay": delay,
+        "options": Options(quota=QUOTA, gap=True, **options),
+    }
 
 
 def run(

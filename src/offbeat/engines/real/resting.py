@@ -8,7 +8,7 @@ all are still and no sum is being made, no message is under way: what server and
 from typing import TYPE_CHECKING
 
 from offbeat.engines.real import messages as m
-from offbeat.engines.real.checkpoint import SavedWorker, pack
+from offbeat.engines.real.checkpoint import Checkpoint, SavedWorker, pack
 from offbeat.engines.real.transport import Said
 
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ def take_checkpoint(server: "ServerLoop") -> None:
     there, waiting = sorted(server.serving.there), sorted(server.serving.waiting)
     server.board.rest[0] = 0
     now = server.clock.now()
-    server.hub.tell(m.Saved(now, state, tensors, counters, there, waiting, found, *server.record.open.state()))
+    books = server.record.open.state()
+    server.hub.tell(m.Saved(Checkpoint(now, state, tensors, counters, there, waiting, found, *books)))
     proceed = server.hub.next_order()
     assert isinstance(proceed, m.Proceed)
     server.clock.skip(now)
