@@ -28,7 +28,8 @@ class Company:
         self.deliver: Callable[[Outgoing], None]
         """How what the rule says goes out."""
         first = life == 1 and not elapsed  # then losses at time 0 are still to come
-        self._events = [e for e in site.cluster.events if e.at > elapsed or (e.kind == "lose" and first)]
+        done = float(site.board.followed[0])
+        self._events = [e for e in site.cluster.events if e.at > done or (e.kind == "lose" and first)]
         self._meant: set[int] = set()  # lost because the description of the cluster says so
         self._opened = time.monotonic()
 
@@ -113,15 +114,22 @@ class Company:
         """When, by the run's clock, the description has somebody lost or joining."""
         return self._events[0].at if self._events else inf
 
-    def follow_description(self) -> None:
-        """Losses and joins that the cluster's description asks for, at their time."""
-        while self.next_event <= self._clock.now():
+    def follow_description(self, now: float) -> None:
+        """Losses and joins that the cluster's description asks for up to now."""
+        while self.next_event <= now:
             event = self._events.pop(0)
             if event.kind == "join":
-                self._hub.tell(m.Wanted(event.worker, self._clock.now()))
+                self._hub.tell(m.Wanted(event.worker, now))
             elif event.worker in self.peers:
                 self._meant.add(event.worker)
                 self._hub.end(event.worker)
+        if not self._meant:  # another server would have to do it again
+            self._board.followed[0] = now
+
+    @property
+    def still(self) -> bool:
+        """Nobody does anything until it is told something, and nobody is about to be lost."""
+        return not self._meant and all(peer.still for peer in self.peers.values())
 
     # -- signs of life ------------------------------------------------------------------------------------------
 

@@ -118,7 +118,8 @@ class RealEngine(Observed):
             case m.WorkerGone() as gone:
                 self._depart(gone)
             case m.Wanted(worker):
-                self._start_worker(worker, "joins")
+                if worker not in self.presence.there:  # a server that was lost may have said so before
+                    self._start_worker(worker, "joins")
             case m.Hung(worker, seconds):
                 self.incidents.append(f"worker {worker} was silent for {seconds:.0f} s and was ended")
             case m.ProcessFailed(worker, why):
@@ -234,6 +235,7 @@ class RealEngine(Observed):
         for name in ("loss_limit", "incidents", "lost_updates"):
             setattr(self, name, encoded[name])
         self.processes.board.load(encoded["accounts"])
+        self.processes.board.followed[0] = self._saved.now
 
     # -- processes ----------------------------------------------------------------------------------------------
 

@@ -80,7 +80,7 @@ class ServerLoop:
             self._assemble()
             attendance.look_up()  # a new server may begin where the watcher wants to look
             while not attendance.stopped:
-                self.company.follow_description()
+                self.company.follow_description(self.clock.now())
                 due = min(attendance.marks.deadline, self.company.next_event) - self.clock.now()
                 clock = min(self._next_tick, self._next_look) - time.monotonic()
                 heard = self.hub.next(max(0.0, min(due, clock)))
