@@ -183,28 +183,6 @@ def test_a_server_that_goes_while_it_is_asked_is_replaced(launcher, number, how)
 # -- from outside ------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def started(tmp_path):
-    """`offbeat run` in a process of its own, with its workers at work."""
-    processes = []
-
-    def start(*arguments, **options):
-        command = [sys.executable, "-m", "offbeat", "run", "quadratic", "--engine", "local", "--workers", "2"]
-        command += ["--out", str(tmp_path / "run"), *arguments]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
-        processes.append(process)
-        until(
-            lambda: len(descendants(process.pid)) >= 5 or process.poll() is not None,
-            "launcher, forker, server",
-        )
-        return process
-
-    yield start
-    for process in processes:
-        process.kill()
-        process.communicate(timeout=LIMIT)  # whoever is left of its family holds the pipe open
-
-
 STOPPED_TOO_SOON = """
 import os, signal, sys, time
 from offbeat.engines.local import forker as forker
