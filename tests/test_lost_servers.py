@@ -118,7 +118,11 @@ class Strikes:
             raise AssertionError(f"the server answered: {engine.lr}")
 
 
-@pytest.mark.parametrize(("place", "case"), on(PLACES, OTHERS), ids=str)
+@pytest.mark.parametrize(
+    ("place", "case"),
+    [pytest.param(p, c, marks=[pytest.mark.slow] * (p == "on processes")) for p, c in on(PLACES, OTHERS)],
+    ids=str,
+)
 def test_a_method_that_no_server_serialises_survives_its_server(starter, place, case):
     """It begins again, and says how much that was."""
     strikes = Strikes(starter, 2)

@@ -2,6 +2,7 @@
 
 import os
 import resource
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -9,17 +10,18 @@ from pathlib import Path
 import pytest
 
 import bad_tasks
+import offbeat
 from bad_tasks import AT, LINGERING, Bad
 from harness import Stop
 from offbeat import solver
 from offbeat.core.errors import ConfigError
 from offbeat.core.feed import Feed
 from offbeat.engines.cluster import Cluster
-from offbeat.engines.local import Fault, Launcher, Local, Options, machine
+from offbeat.engines.local import Fault, Launcher, Local, Options, arena, machine
 from offbeat.engines.local import processes as local_processes
 from offbeat.engines.real.transport import RunError
 from offbeat.tasks.quadratic import Quadratic
-from processes import LIMIT, alive
+from processes import LIMIT, alive, descendants, until
 from real import PLACES, run
 
 pytestmark = pytest.mark.processes
@@ -132,6 +134,38 @@ def test_what_a_task_starts_while_it_is_made_harms_nobody_and_ends_with_the_run(
     assert lingering() == before
 
 
+def test_a_run_that_diverges_says_whose_batch_it_was():
+    run = offbeat.train(Bad(bad_tasks.lose_count), "asgd", 1, budget="20updates", out=False)
+    assert run.status == "diverged"
+    assert f" to nan (worker 0, batch {AT})" in run.why
+
+
+KILLED = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import bad_tasks, offbeat
+task = bad_tasks.Bad(bad_tasks.linger, sys.argv[2])
+offbeat.train(task, "asgd", 1, engine="local", budget="1000s", out=False)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("who", ["parent", "launcher"])
+def test_what_a_model_starts_ends_though_the_run_is_killed(tmp_path, who):
+    before, note = lingering(), tmp_path / "note"
+    process = subprocess.Popen([sys.executable, "-c", KILLED, str(HERE), str(note)], stderr=subprocess.DEVNULL)
+    try:
+        until(note.exists, "what the model starts")
+        assert len(lingering() - before) == 2
+        launcher = max(descendants(process.pid), key=lambda p: len(descendants(p)))
+        os.kill(process.pid if who == "parent" else launcher, signal.SIGKILL)
+        process.wait(LIMIT)
+        until(lambda: lingering() <= before, "the end of what the model has started")
+    finally:
+        process.kill()
+        process.wait(LIMIT)
+
+
 FLOOD = """
 import resource, sys
 sys.path.insert(0, sys.argv[1])
@@ -174,6 +208,7 @@ def offbeat_run(tmp_path, *arguments):
     return [*command, "--out", str(tmp_path / "run"), *arguments]
 
 
+@pytest.mark.slow
 def test_too_few_open_files_are_said_before_anything_starts(tmp_path):
     code, said = limited(offbeat_run(tmp_path, "--workers", "20"), NOFILE=40)
     assert code == 2
@@ -183,18 +218,22 @@ def test_too_few_open_files_are_said_before_anything_starts(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_too_little_shared_memory_is_said_before_anything_starts(tmp_path):
     code, said = limited(offbeat_run(tmp_path, "--workers", "2"), FSIZE=100_000)
     assert code == 2
     assert said == ["offbeat: cannot get shared memory for 2 workers: [Errno 27] File too large"]
 
 
-def test_too_little_address_space_is_said_before_anything_starts(tmp_path):
-    more = ["--workers", "4", "--set", "task.dim=30000000"]
-    code, said = limited(offbeat_run(tmp_path, *more), AS=8 << 30)
-    assert code == 2
-    assert len(said) == 1
-    assert "memory" in said[0]
+def test_too_little_address_space_is_said_before_anything_starts():
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20), before[1]))
+    try:
+        with pytest.raises(ConfigError, match=r"cannot get shared memory for 4 workers: .*Cannot allocate memory"):
+            arena.create(arena.Shape(4, 4 << 20, "float32", 0))
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 def test_a_process_that_cannot_be_started_is_said(launcher):

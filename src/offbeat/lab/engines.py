@@ -137,7 +137,18 @@ def _debug(plan: "Plan", threads: int, for_tests: ForTests) -> "Engine":
     from offbeat.engines.local import Options
 
     parts = (plan.task, plan.solver, plan.cluster, plan.feed())
-    options = Options(plan.local.on_loss, gap=plan.gap, quota=plan.samples_per_worker, faults=for_tests.faults)
+    if plan.local.patience != type(plan.local)().patience:
+        raise ConfigError(
+            f"local.patience={plan.local.patience} has no effect on the debug engine, where nobody is taken for hung: "
+            "leave it out, or use engine=local"
+        )
+    options = Options(
+        plan.local.on_loss,
+        restarts=plan.local.restarts,
+        gap=plan.gap,
+        quota=plan.samples_per_worker,
+        faults=for_tests.faults,
+    )
     return Debug(*parts, seed=plan.seed, threads=threads, options=options)
 
 

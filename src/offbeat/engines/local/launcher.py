@@ -115,6 +115,7 @@ def main(line_fd: int, guardian: int, modules: list[str]) -> None:
             assert message is not None
             _fork(line, fds)
     end_children()
+    os._exit(0)  # there is nothing to tidy, and an interpreter takes its time
 
 
 def _fork(line: Channel, fds: list[int]) -> None:
