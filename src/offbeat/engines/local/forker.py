@@ -197,14 +197,14 @@ class Forker:
         self.control.send(AllEnded())
 
     def _reap(self) -> None:
-        """Our own children only: the task may have started others, and asks for them itself."""
-        for pid in list(self.children):
-            ended, status = os.waitpid(pid, os.WNOHANG)
-            if ended:
-                child = self.children.pop(pid)
-                where = crash_line(os.pread(child.crash, 65536, 0).decode(errors="replace"))
-                os.close(child.crash)
-                self.control.send(Ended(child.role, child.rank, os.waitstatus_to_exitcode(status), where))
+        """Who has ended: a child, or an orphan of one, or something that the task had started."""
+        with contextlib.suppress(ChildProcessError):  # there is nobody any more
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                child = self.children.pop(ended[0], None)
+                if child is not None:
+                    where = crash_line(os.pread(child.crash, 65536, 0).decode(errors="replace"))
+                    os.close(child.crash)
+                    self.control.send(Ended(child.role, child.rank, os.waitstatus_to_exitcode(ended[1]), where))
 
 
 def _end(*_: object) -> NoReturn:

@@ -7,12 +7,13 @@ closed here, messages between workers are passed on.
 import time
 from typing import Any
 
-from offbeat.core.effects import Gradient, Reply, SharedAdd, View
+from offbeat.core.effects import Gradient, Reply, SharedAdd
 from offbeat.core.sparse import dense
-from offbeat.core.trace import CANCELLED, IN_FLIGHT
+from offbeat.core.trace import CANCELLED
 from offbeat.engines.real import messages as m
 from offbeat.engines.real.attendance import Attendance
 from offbeat.engines.real.checkpoint import Checkpoint, unpack
+from offbeat.engines.real.closing import close_books
 from offbeat.engines.real.company import Company
 from offbeat.engines.real.gathering import Gathering, Meeting
 from offbeat.engines.real.peer import Peer
@@ -47,12 +48,12 @@ class ServerLoop:
         self.company = Company(site, hub, self.serving, self.record, life, totals.elapsed)
         self.peers = self.company.peers
         self.attendance = Attendance(site, hub, self.serving, self.record, self.peers)
-        self.attendance.save, self.attendance.finish = lambda: take_checkpoint(self), self._finish
+        self.attendance.save, self.attendance.finish = lambda: take_checkpoint(self), lambda: close_books(self)
         self.attendance.resumed = self.go_on
         self.gathering = self.company.gathering = Gathering(self.board, site.cluster.workers, self._meet)
         self.company.deliver = self._deliver
         self.summing = 0  # all-reduces whose sum is being made
-        self._put_off: list[Said] = []  # what workers have asked for while everybody is to rest
+        self.put_off: list[Said] = []  # what workers have asked for while everybody is to rest
         self._going_on = False
         self._next_tick = self._next_look = 0.0
         self._look_every = LISTEN  # until it turns out that gradients come to the server
@@ -118,7 +119,7 @@ class ServerLoop:
             peer.heard = time.monotonic()
             if self.board.rest[0] and isinstance(heard.message, m.Called | m.Reducing):
                 peer.waiting = True
-                self._put_off.append(heard)
+                self.put_off.append(heard)
             else:
                 self._hear(peer, heard.message)
         elif isinstance(heard, Came):
@@ -176,8 +177,8 @@ class ServerLoop:
             suspects = [peer for peer in self.peers.values() if peer.suspicious is not None]
             if suspects:
                 self._clear_suspicion(suspects[0])
-            elif self._put_off:
-                self.see_to(self._put_off.pop(0))
+            elif self.put_off:
+                self.see_to(self.put_off.pop(0))
                 self.attendance.look_up()
             else:
                 return
@@ -201,7 +202,7 @@ class ServerLoop:
 
     def _drop(self, rank: int) -> None:
         """What was put off of a worker that is gone is not seen to any more."""
-        self._put_off = [said for said in self._put_off if said.worker != rank]
+        self.put_off = [said for said in self.put_off if said.worker != rank]
 
     # -- messages of workers ------------------------------------------------------------------------------------
 
@@ -279,27 +280,3 @@ class ServerLoop:
         met = m.Met(mean, meeting.size, sum(meeting.weights), meeting.alive, self.ledger.samples)
         for i in meeting.alive:
             self._answer(i, met)
-
-    # -- the end ------------------------------------------------------------------------------------------------
-
-    def _finish(self) -> None:
-        """One row for every gradient that is still under way. The workers stand still."""
-        self.record.listen()
-        now, ledger, version, settle = self.clock.now(), self.ledger, self.serving.version, self.record.open.settle
-        for worker, g in self.solver.held(self.serving.state):
-            ledger.note(now, worker, g, version, IN_FLIGHT)
-        for i, peer in sorted(self.peers.items()):
-            late = [said.message for said in self._put_off if said.worker == i]
-            called = [u for u in [*late, *self.hub.unread(i)] if isinstance(u, m.Called)]
-            for call in called:
-                if isinstance(call.payload, Gradient):
-                    ledger.note(now, i, call.payload, version, IN_FLIGHT)
-            if settle(i, now, version, IN_FLIGHT) or called:
-                continue
-            if peer.fresh and isinstance(peer.last, View):
-                ledger.snapshot(now, i, peer.last.version, version, IN_FLIGHT)
-        for i in range(self.site.cluster.workers):  # those we have not even met
-            settle(i, now, version, IN_FLIGHT)
-        self.attendance.show()
-        self.record.commit()
-        self.hub.tell(m.Finished())
