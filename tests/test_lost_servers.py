@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from math import inf
 
 import pytest
 import torch
@@ -10,9 +11,10 @@ import torch
 from harness import Stop
 from offbeat.engines.debug.queues import Killed
 from offbeat.engines.real.recovery import recoverable
+from offbeat.engines.real.server_loop import ServerLoop
 from offbeat.engines.real.transport import Ordered
 from processes import descendants, state, until
-from real import ONE_OF_EACH, ORDERLY, PLACES, build, on, rows_of, run, setting, to_its_end
+from real import ONE_OF_EACH, ORDERLY, PLACES, QUOTA, build, on, rows_of, run, setting, to_its_end
 from resumption import check_books, drawn_by
 
 pytestmark = pytest.mark.processes
@@ -140,3 +142,21 @@ def test_every_solver_is_among_those_whose_server_is_lost():
     names = {c.solver for c in OTHERS} | {c.solver for c in ONE_OF_EACH if recoverable(c.make())}
     assert {c.solver for c in ORDERLY} <= names
     assert len(names) == 37
+
+
+@pytest.mark.parametrize("case", [c for c in ONE_OF_EACH if c.solver in ("sync", "asgd", "rennala")], ids=str)
+def test_what_was_drawn_before_the_server_had_heard_anything_is_drawn_again(monkeypatch, case):
+    on_call, lost = ServerLoop._on_call, []
+
+    def dies(self, peer, message):
+        if not lost:
+            lost.append(peer.rank)
+            self.hub.die()
+        on_call(self, peer, message)
+
+    monkeypatch.setattr(ServerLoop, "_on_call", dies)
+    engine = run(None, case.make(), **setting(case), updates=inf)
+    assert engine.incidents == ["the server was lost (killed) after update 0; restarted from update 0, nothing lost"]
+    check_books(case, rows_of(engine), drawn_by(engine))
+    assert engine.processes.board.samples.tolist() == [QUOTA] * case.workers
+    assert sum(r.samples for r in rows_of(engine)) == QUOTA * case.workers

@@ -28,8 +28,7 @@ class Remains(NamedTuple):
     def go_back(self, saved: Checkpoint | None) -> tuple[Checkpoint | None, int]:
         """The state from which the run goes on (None: the beginning), and how many updates are lost."""
         mirror = self.mirror
-        calls = any(what == "call" for _, what, *_ in mirror.since)
-        if saved is None and not mirror.ledger.updates and not calls:  # not everybody had come yet: all begin again
+        if saved is None and not self.board.draws.any():  # not everybody had come yet: all begin again
             mirror.journal, mirror.since = [], []
             return None, 0
         return self._recover(saved) if recoverable(self.solver) else (saved, self._fall_back(saved))

@@ -198,7 +198,8 @@ class ServerLoop:
         self._next_look = time.monotonic() + self._look_every
         if self._look_every < TICK:
             self.record.listen()
-            self._strike()
+            if self.ledger.updates:
+                self._strike()
 
     def _drop(self, rank: int) -> None:
         """What was put off of a worker that is gone is not seen to any more."""
