@@ -3,13 +3,13 @@
 import signal
 from typing import Any
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _last: list[int] = [signal.SIGINT]
 
 
 def heeded() -> list[signal.Signals]:
-    """All of them but those that somebody wants ignored, as nohup does."""
-    return [s for s in SIGNALS if signal.getsignal(s) is not signal.SIG_IGN]
+    """All of them; but not SIGHUP where nohup wants it ignored."""
+    hung_up = [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN else []
+    return [signal.SIGINT, signal.SIGTERM, *hung_up]
 
 
 def note(number: int) -> None:
