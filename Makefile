@@ -14,7 +14,6 @@ test: $(STAMP)
 
 slow: $(STAMP)
 	$(BIN)/pytest -m slow -n 2 --timeout 600 --durations 10
-	$(BIN)/python tests/stress/storm.py --seeds 1 --busy 0 -- --share 3
 
 # Every test of real processes 20 times, in random adversity, beside two busy loops. Takes hours.
 stress: $(STAMP)

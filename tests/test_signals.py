@@ -9,6 +9,7 @@ import pytest
 
 from harness import Stop
 from offbeat import solver
+from offbeat.core.interruption import heeded
 from offbeat.engines.local import Fault, Options
 from offbeat.engines.real import control
 from processes import LIMIT, alive, by_age, descendants, until
@@ -53,6 +54,16 @@ def test_nohup_is_respected(started, tmp_path):
     os.killpg(process.pid, signal.SIGTERM)
     process.communicate(timeout=LIMIT)
     assert process.returncode == 143
+
+
+@pytest.mark.parametrize("ignored", [signal.SIGHUP, signal.SIGINT])
+def test_only_a_hang_up_may_be_ignored(ignored):
+    """nohup ignores it for good; a shell that starts us in the background does that to Ctrl-C, and does not mean it."""
+    before = signal.signal(ignored, signal.SIG_IGN)
+    try:
+        assert (ignored in heeded()) == (ignored == signal.SIGINT)
+    finally:
+        signal.signal(ignored, before)
 
 
 # -- those who start the others ----------------------------------------------------------------------------------------
