@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-# The text and the task that the tests of word2vec share; `--stress`; what was skipped, and why.
-pytest_plugins = ["topics", "stress.plugin", "skips"]
+# The text and the task that the tests of word2vec share; `--stress`; what was skipped, and why; runs from outside.
+pytest_plugins = ["topics", "stress.plugin", "skips", "processes"]
 
 
 @pytest.fixture(autouse=True)

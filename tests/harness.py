@@ -66,6 +66,9 @@ class Stop:
             self.engine.loss_limit = math.inf
         return False
 
+    def show(self) -> None:
+        """Somebody is waited for; so be it."""
+
 
 class Path:
     """The parameters after every update, for `Stop(every=1, look=...)`."""

@@ -1,8 +1,13 @@
 """Processes as the kernel knows them: who is below whom, what state they are in, what memory they share."""
 
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 LIMIT = 100  # seconds that anything may take before a test fails
 
@@ -57,3 +62,30 @@ def sharing() -> set[int]:
             except OSError:
                 continue
     return found
+
+
+def by_age(pids: set[int]) -> list[int]:
+    """The oldest first. Of a run's forker the oldest child is the server, and worker 0 is next."""
+    return sorted(pids, key=lambda pid: int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]))
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Any]:
+    """`offbeat run` in a process of its own, with its workers at work."""
+    processes = []
+
+    def start(*arguments: str, **options: Any) -> Any:
+        command = [sys.executable, "-m", "offbeat", "run", "quadratic", "--engine", "local", "--workers", "2"]
+        command += ["--out", str(tmp_path / "run"), *arguments]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+        processes.append(process)
+        until(
+            lambda: len(descendants(process.pid)) >= 5 or process.poll() is not None,
+            "launcher, forker, server",
+        )
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate(timeout=LIMIT)  # whoever is left of its family holds the pipe open

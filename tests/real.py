@@ -15,6 +15,7 @@ from offbeat.engines.ray.crew import Crew
 from offbeat.engines.ray.on_ray import OnRay
 from offbeat.engines.running.fit import lacking
 from offbeat.engines.sim import Sim
+from offbeat.lab.contract.recorder import Bowl
 
 ONE_OF_EACH = list({c.solver: c for c in CASES if c.workers > 1 or c.solver in ("plain", "constant-delay")}.values())
 """The last case of each solver: the one with most options."""
@@ -24,6 +25,9 @@ ORDERLY = [
     c for c in CASES if c.solver in ("sync", "easgd", "ea-msgd", *REDUCING) and c.options.get("order") != "arrival"
 ]
 """Methods whose result does not depend on who comes first: barriers and turns."""
+
+QUOTA = 24
+"""Gradients of each worker, of one sample each."""
 
 ENGINES = {"on processes": Local, "on threads": Debug, "on ray": OnRay}
 PLACES = ["on processes", "on threads", pytest.param("on ray", marks=pytest.mark.slow)]
@@ -67,6 +71,20 @@ def build(
     if isinstance(launcher, Crew):
         return OnRay(task, rule, machines, feed, seed=seed, options=options, crew=launcher)
     return Local(task, rule, machines, feed, seed=seed, options=options, launcher=launcher)
+
+
+def setting(case: Any, delay: str = "0s", **options: Any) -> dict[str, Any]:
+    """A run of this case on a small task, each worker with a part of its own to do."""
+    workers = case.workers
+    feed = Feed(None, batch=1, workers=workers, seed=7)
+    return {
+        "workers": workers,
+        "task": Bowl(),
+        "feed": feed,
+        "seed": 7,
+        "delay": delay,
+        "options": Options(quota=QUOTA, gap=True, **options),
+    }
 
 
 def run(

@@ -18,6 +18,8 @@ from offbeat.engines.debug.queues import Inbox, ThreadHub, ThreadPort
 from offbeat.engines.local import Fault, Options
 from offbeat.engines.real import messages as m
 from offbeat.engines.real import server_loop
+from offbeat.engines.real.board import Clock
+from offbeat.engines.real.company import Company
 from offbeat.engines.real.contact import SILENT, ServerLostError
 from offbeat.engines.real.transport import Came, RunError, Said, WentAway
 from offbeat.engines.replay import Entry, Replay
@@ -25,6 +27,7 @@ from offbeat.lab.contract import Case
 from offbeat.lab.contract.recorder import Bowl
 from offbeat.optim.steppers import optimizer_factory
 from offbeat.solvers.asgd import ASGD
+from processes import until
 from real import PLACES, build, rows_of, run, simulated, to_its_end
 from resumption import Strikes, check_books, drawn_by
 
@@ -197,7 +200,7 @@ class SavesWhen(Stop):
 @pytest.mark.parametrize("place", PLACES)
 def test_a_checkpoint_after_a_loss_does_not_wait_for_one_who_waits(starter):
     """Worker 0 waits for worker 1, which is slow; worker 2 is lost meanwhile; then a checkpoint is wanted."""
-    saves = SavesWhen(lambda engine: 2 not in engine._alive)
+    saves = SavesWhen(lambda engine: 2 not in engine.presence.there)
     setting = bowl(3, events=["lose 2 at 1s"])
     setting["delay"] = ["4s@1"]
     engine = build(starter, solver("sgp", lr=0.05), **setting)
@@ -293,21 +296,27 @@ def test_statistics_of_workers_that_have_not_computed_yet_survive_a_resume(start
 # -- what the control has not heard when it takes a checkpoint, or loses the server -----------------------------------
 
 
-class Dozes(Stop):
-    """Looks away while something happens to the cluster (a slow disk, say), and then does something."""
+class TooSlowError(Exception):
+    """It has happened before anybody could look away."""
 
-    def __init__(self, deed):
+
+class Dozes(Stop):
+    """Looks away until something has happened to the cluster (a slow disk, say), and then does something."""
+
+    def __init__(self, happened, deed, enough=lambda engine: False):
         super().__init__()
-        self.deed, self.done, self.saved = deed, False, None
+        self.happened, self.deed, self.enough = happened, deed, enough
+        self.dozed, self.saved = None, None
 
     def tick(self):
-        if self.done:
-            return self.engine.now > 0.8
+        if self.dozed is not None:
+            return self.engine.now > self.dozed + 60 or self.enough(self.engine)
         if not self.engine.updates:  # first losses are shown to the watcher
             return False
-        assert self.engine.now < 0.28, "too slow to tell"
-        self.done = True
-        time.sleep(0.5)
+        if self.happened(self.engine):
+            raise TooSlowError
+        until(lambda: self.happened(self.engine), "what is to happen")
+        self.dozed = Clock(self.engine.processes.board).now()
         return bool(self.deed(self))
 
     def save(self):
@@ -316,49 +325,73 @@ class Dozes(Stop):
         return True
 
     def lose(self):
-        assert self.engine.lr is not None  # asks the server, and hears what it had to say before
+        """Asks the server, hears what it had to say before, and loses it."""
+        until(lambda: self.engine.lr is not None and self.engine.now >= self.dozed, "the server's word")
         raise ServerLostError(SILENT)
 
 
-def dozing(starter, rule, deed, setting):
-    dozes = Dozes(deed)
-    engine = build(starter, rule(), **setting)
-    try:
-        engine.run(dozes.watch(engine))
-    finally:
-        engine.close()
+def dozing(starter, rule, deed, setting, happened, enough=lambda engine: False):
+    """The run after the deed. If it cannot be told what came first, everything happens later."""
+    for milliseconds in (300, 2000, 10_000):
+        dozes = Dozes(happened(milliseconds / 1000), deed, enough)
+        engine = build(starter, rule(), **setting(milliseconds))
+        try:
+            engine.run(dozes.watch(engine))
+        except TooSlowError:
+            continue
+        finally:
+            engine.close()
+        break
     if dozes.saved is None:
         return engine
     text, tensors = dozes.saved
-    engine = build(starter, rule(), **setting)
+    engine = build(starter, rule(), **setting(milliseconds))
     engine.restore(json.loads(text), tensors)
-    stop = Stop()
-    stop.tick = lambda: engine.now > 5
+    begun, stop = engine.now, Stop()
+    stop.tick = lambda: engine.now > begun + 60 or enough(engine)
     return to_its_end(engine, stop)
+
+
+def is_past(seconds):
+    """The time of an event, by the run's own clock, which goes on while the control looks away."""
+    return lambda engine: Clock(engine.processes.board).now() > seconds
+
+
+def of(worker):
+    return lambda engine: any(r.worker == worker for r in rows_of(engine))
 
 
 @pytest.mark.parametrize("deed", [Dozes.save, Dozes.lose], ids=["saved", "server lost"])
 @pytest.mark.parametrize("place", PLACES)
 def test_who_was_to_be_lost_stays_lost(starter, deed):
-    setting = bowl(2, events=["lose 0 at 300ms"], delay="20ms")
-    engine = dozing(starter, lambda: solver("asgd", lr=0.05), deed, setting)
-    assert not [r for r in rows_of(engine) if r.worker == 0 and r.time > 0.45]
+    def more(engine):
+        """Much has happened since, and it was gone all the time, or goes when it is found out that it is to."""
+        return sum(r.worker == 1 and r.applied for r in rows_of(engine)) > 40 and 0 not in engine.presence.there
+
+    setting = lambda ms: bowl(2, events=[f"lose 0 at {ms}ms"], delay="20ms")  # noqa: E731
+    engine = dozing(starter, lambda: solver("asgd", lr=0.05), deed, setting, is_past, more)
+    assert 0 not in engine.presence.there
 
 
 @pytest.mark.parametrize("deed", [Dozes.save, Dozes.lose], ids=["saved", "server lost"])
 @pytest.mark.parametrize("place", PLACES)
 def test_who_was_to_join_joins(starter, deed):
-    setting = bowl(3, events=["join 2 at 300ms"], delay="20ms")
-    engine = dozing(starter, lambda: solver("asgd", lr=0.05), deed, setting)
-    assert [r for r in rows_of(engine) if r.worker == 2]
+    setting = lambda ms: bowl(3, events=[f"join 2 at {ms}ms"], delay="20ms")  # noqa: E731
+    engine = dozing(starter, lambda: solver("asgd", lr=0.05), deed, setting, is_past, of(2))
+    assert of(2)(engine)
 
 
 @pytest.mark.parametrize("place", PLACES)
 def test_who_has_done_its_part_does_not_join_again(starter):
     """All-to-all takes nobody in; worker 0 has computed its quota while the control looked away."""
-    setting = bowl(2, quota=8)
-    setting["delay"] = ["40ms@0", "300ms@1"]
-    engine = dozing(starter, lambda: solver("all-to-all", lr=0.05), Dozes.save, setting)
+
+    def setting(milliseconds):
+        return {**bowl(2, quota=8), "delay": [f"{milliseconds // 8}ms@0", f"{milliseconds}ms@1"]}
+
+    def happened(seconds):
+        return lambda engine: engine.processes.board.samples[0] >= 8
+
+    engine = dozing(starter, lambda: solver("all-to-all", lr=0.05), Dozes.save, setting, happened)
     assert engine.ended == "idle"
 
 
@@ -528,14 +561,15 @@ def test_a_schedule_goes_on_where_it_was_after_a_lost_server():
 
 @pytest.mark.parametrize("on_loss", ["restart", "leave out"])
 def test_a_server_that_is_lost_while_workers_arrive(monkeypatch, on_loss):
-    welcome = server_loop.ServerLoop._welcome
+    welcome, came = Company.welcome, []
 
-    def dies(self, came):
-        welcome(self, came)
-        if self.life == 1:
-            self.hub.die()
+    def dies(self, worker):
+        welcome(self, worker)
+        came.append(worker)
+        if len(came) == 1:
+            self._hub.die()
 
-    monkeypatch.setattr(server_loop.ServerLoop, "_welcome", dies)
+    monkeypatch.setattr(Company, "welcome", dies)
     with within(60):
         engine = run(None, solver("sync", lr=0.05), **bowl(3, quota=8, on_loss=on_loss), updates=inf)
     sizes = [sum(r.version_applied == v for r in rows_of(engine) if r.applied) for v in range(8)]

@@ -34,7 +34,7 @@ def test_a_killed_worker_is_restarted_and_its_gradient_is_lost(launcher):
     engine = run(launcher, solver("asgd", lr=0.1), workers=2, updates=10**9, options=options)
     assert engine.updates == 60
     assert [r.draw for r in rows_of(engine) if r.outcome == "lost"] == [3]
-    assert engine.incidents == ["worker 1 was lost (SIGKILL); restarted"]
+    assert engine.incidents == ["worker 1 was lost at batch 3 (SIGKILL); restarted"]
     mine = [r.draw for r in rows_of(engine) if r.worker == 1 and r.draw is not None]
     assert mine == list(range(31))  # it goes on with its batches
 
@@ -54,13 +54,13 @@ def test_an_all_reduce_forms_anew_and_its_members_still_agree(launcher, short):
     assert engine.ended == "idle"
     x1, x2 = (engine.arena.published(i).x for i in (1, 2))
     assert torch.equal(x1, x2)
-    assert engine.incidents == ["worker 0 was lost (SIGKILL); left out"]  # this method takes nobody in
+    assert engine.incidents == ["worker 0 was lost at batch 5 (SIGKILL); left out"]  # this method takes nobody in
 
 
 def test_the_lock_of_a_dead_worker_is_free(launcher):
     options = Options(on_loss="leave out", faults=(Fault("kill", 3, worker=0),), quota=30 * 8)
     engine = run(launcher, solver("hogwild", locked=True, lr=0.1), workers=2, updates=10**9, options=options)
-    assert engine.incidents == ["worker 0 was lost (SIGKILL); left out"]
+    assert engine.incidents == ["worker 0 was lost at batch 3 (SIGKILL); left out"]
     assert engine.updates == 33
 
 
@@ -69,7 +69,7 @@ def test_a_worker_that_hangs_is_named_and_ended(launcher):
     engine = run(launcher, solver("ssp", s=1, lr=0.1), workers=2, updates=40, options=options)
     assert engine.updates == 40
     assert "worker 1 was silent" in engine.incidents[0]
-    assert "worker 1 was lost (SIGKILL); left out" in engine.incidents[1]
+    assert "worker 1 was lost at batch 2 (SIGKILL); left out" in engine.incidents[1]
 
 
 def test_a_run_ends_when_nobody_is_left(launcher):
@@ -181,28 +181,6 @@ def test_a_server_that_goes_while_it_is_asked_is_replaced(launcher, number, how)
 
 
 # -- from outside ------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def started(tmp_path):
-    """`offbeat run` in a process of its own, with its workers at work."""
-    processes = []
-
-    def start(*arguments, **options):
-        command = [sys.executable, "-m", "offbeat", "run", "quadratic", "--engine", "local", "--workers", "2"]
-        command += ["--out", str(tmp_path / "run"), *arguments]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
-        processes.append(process)
-        until(
-            lambda: len(descendants(process.pid)) >= 5 or process.poll() is not None,
-            "launcher, forker, server",
-        )
-        return process
-
-    yield start
-    for process in processes:
-        process.kill()
-        process.communicate(timeout=LIMIT)  # whoever is left of its family holds the pipe open
 
 
 STOPPED_TOO_SOON = """

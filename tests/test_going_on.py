@@ -17,29 +17,13 @@ from offbeat.engines.local import Fault, Options
 from offbeat.engines.real.recovery import recoverable
 from offbeat.engines.replay import Entry, Replay
 from offbeat.lab.contract.recorder import Bowl
-from real import ONE_OF_EACH, ORDERLY, PLACES, build, on, rows_of, run, simulated, to_its_end
+from real import ONE_OF_EACH, ORDERLY, PLACES, QUOTA, build, on, rows_of, run, setting, simulated, to_its_end
 from resumption import Strikes, check_books, drawn_by
 
 pytestmark = pytest.mark.processes
-QUOTA = 24
-"""Gradients of each worker, of one sample each."""
-
 
 SERIAL = [c for c in ONE_OF_EACH if recoverable(c.make()) and c.solver not in ("easgd", "ea-msgd")]
 SPRINGS = [c for c in ORDERLY if c.solver in ("easgd", "ea-msgd")]
-
-
-def setting(case, delay="0s", **options):
-    workers = case.workers
-    feed = Feed(None, batch=1, workers=workers, seed=7)
-    return {
-        "workers": workers,
-        "task": Bowl(),
-        "feed": feed,
-        "seed": 7,
-        "delay": delay,
-        "options": Options(quota=QUOTA, gap=True, **options),
-    }
 
 
 def replayed(engine, case, journal):

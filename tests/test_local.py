@@ -101,7 +101,7 @@ def test_a_task_that_cannot_be_sent_is_named(launcher):
 
 def test_an_error_in_the_model_ends_the_run_with_its_words(launcher):
     options = Options(faults=(Fault("raise", 2, worker=1),))
-    with pytest.raises(Exception, match="worker 1 failed: RuntimeError: injected"):
+    with pytest.raises(Exception, match="worker 1 failed at batch 2: RuntimeError: injected"):
         run(launcher, solver("asgd"), options=options, updates=10**9)
 
 

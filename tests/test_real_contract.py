@@ -127,7 +127,9 @@ def test_a_worker_may_refuse_its_own_gradient(starter):
 
 @pytest.mark.processes
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("given", [{"allreduce": "hierarchical"}, {"latency": "1ms"}, {"service": "1ms"}], ids=str)
+@pytest.mark.parametrize(
+    "given", [{"allreduce": "hierarchical"}, {"latency": "1ms"}, {"service": "1ms"}, {"compute": "1ms"}], ids=str
+)
 def test_what_only_a_simulation_can_set_is_refused(starter, given):
     with pytest.raises(ConfigError, match=f"cluster.{next(iter(given))} is for simulation"):
         build(starter, ASGD(SGD), **_setting(2), **given)

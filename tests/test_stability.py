@@ -1,4 +1,4 @@
-"""Stability limits against recursions run step by step, companion matrices, and a Lyapunov equation."""
+"""Stability limits against recursions run step by step and companion matrices."""
 
 import math
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.signal import lfilter
 
 from offbeat.core.errors import ConfigError
-from offbeat.core.stability import fastest, momentum_limit, nesterov_limit, sgd_limit, stationary_variance
+from offbeat.core.stability import momentum_limit, nesterov_limit, sgd_limit
 
 Array = NDArray[np.float64]
 MUS = [0.0, 0.3, 0.5, 0.9, 0.99]
@@ -189,94 +189,6 @@ def test_the_boundary_has_a_root_on_the_unit_circle(tau: float, mu: float) -> No
         assert tau * theta + minus_one + minus_mu - plus == pytest.approx(math.pi, abs=1e-6)
 
 
-# the fastest step
-
-
-@pytest.mark.parametrize("tau", [1, 2, 4, 9])
-def test_fastest_step_has_the_smallest_radius(tau: int) -> None:
-    best = fastest(tau)
-    assert radius(best.eta_h, tau) == pytest.approx(best.rate, abs=1e-6)  # a double root: half the digits
-    others = np.linspace(0.02, 0.999, 200) * sgd_limit(tau)
-    assert min(radius(a, tau) for a in others) > best.rate - 1e-6
-    assert radius(0.99 * best.eta_h, tau) > best.rate + 1e-3 / tau
-    assert radius(1.01 * best.eta_h, tau) > best.rate + 1e-3 / tau
-
-
-@pytest.mark.parametrize("tau", [1, 2, 4, 9])
-def test_monotone_exactly_below_the_fastest_step(tau: int) -> None:
-    below = simulate(0.98 * fastest(tau).eta_h, tau, 0.0, False, 300)
-    assert (below > 0).all()
-    assert (np.diff(below[tau:]) < 0).all()
-    assert (simulate(1.02 * fastest(tau).eta_h, tau, 0.0, False, 100 * (tau + 1)) < 0).any()
-
-
-def test_fastest_without_staleness_is_one_newton_step() -> None:
-    assert fastest(0) == (1.0, 0.0)
-    assert simulate(fastest(0).eta_h, 0, 0.0, False, 1)[-1] == 0
-
-
-@pytest.mark.parametrize("tau", [0.5, 3.7, 1e4, 1e8])
-def test_fastest_is_a_double_root(tau: float) -> None:
-    """z^tau (1 - z) = a and its derivative vanish at z = rate, for any real tau."""
-    best = fastest(tau)
-    gap = 1 / (tau + 1)  # 1 - rate
-    assert best.rate == pytest.approx(1 - gap)
-    assert math.exp(tau * math.log1p(-gap)) * gap == pytest.approx(best.eta_h, rel=1e-9)
-    assert tau * gap - best.rate == pytest.approx(0, abs=1e-9)
-
-
-# noise
-
-
-def lyapunov(a: float, tau: int) -> float:
-    """P = A P A' + e1 e1' for the companion matrix of (x_t, ..., x_{t-tau}), solved as one linear system."""
-    n = tau + 1
-    A = np.eye(n, k=-1)
-    A[0, 0] += 1
-    A[0, tau] -= a
-    noise = np.zeros((n, n))
-    noise[0, 0] = 1
-    P = np.linalg.solve(np.eye(n * n) - np.kron(A, A), noise.ravel()).reshape(n, n)
-    return float(P[0, 0])
-
-
-@pytest.mark.parametrize("tau", [0, 1, 2, 3, 8, 20])
-@pytest.mark.parametrize("share", [0.01, 0.3, 0.7, 0.99])
-def test_variance_solves_the_lyapunov_equation(tau: int, share: float) -> None:
-    a = share * sgd_limit(tau)
-    assert stationary_variance(a, tau) == pytest.approx(lyapunov(a, tau), rel=1e-8)
-
-
-@pytest.mark.parametrize("a", [0.01, 0.4, 0.9])
-def test_variance_closed_forms(a: float) -> None:
-    assert stationary_variance(a, 0) == pytest.approx(1 / (a * (2 - a)))
-    assert stationary_variance(a, 1) == pytest.approx((1 + a) / (a * (2 + a) * (1 - a)))
-
-
-@pytest.mark.parametrize("tau", [0, 2, 6])
-def test_variance_of_a_long_noisy_run(tau: int) -> None:
-    a, num_runs = 0.5 * sgd_limit(tau), 20_000
-    rng = np.random.default_rng(3)
-    history = [np.zeros(num_runs)] * (tau + 1)
-    for _ in range(60 * (tau + 1)):
-        history.append(history[-1] - a * history[-1 - tau] + rng.standard_normal(num_runs))
-    # the variance of a sample variance is 2 / n: five standard errors
-    assert np.var(history[-1]) == pytest.approx(stationary_variance(a, tau), rel=5 * math.sqrt(2 / num_runs))
-
-
-def test_variance_of_many_small_steps_is_the_delayed_diffusions() -> None:
-    a, tau = 1e-6, 1_000_000
-    assert stationary_variance(a, tau) == pytest.approx((1 + math.sin(1)) / (2 * a * math.cos(1)), rel=1e-5)
-
-
-@pytest.mark.parametrize("tau", [0, 1, 2.5, 100])
-def test_variance_is_infinite_outside_the_stable_range(tau: float) -> None:
-    limit = sgd_limit(tau)
-    assert 1e5 < stationary_variance(limit * (1 - 1e-9), tau) < math.inf
-    for a in (-0.1, 0.0, limit, 2 * limit, 3.0, math.inf):
-        assert stationary_variance(a, tau) == math.inf
-
-
 # refusals
 
 
@@ -284,10 +196,8 @@ def test_variance_is_infinite_outside_the_stable_range(tau: float) -> None:
 def test_staleness_must_be_finite_and_not_negative(tau: float) -> None:
     for call in (
         lambda: sgd_limit(tau),
-        lambda: fastest(tau),
         lambda: momentum_limit(tau, 0.5),
         lambda: nesterov_limit(tau, 0.5),
-        lambda: stationary_variance(0.1, tau),
     ):
         with pytest.raises(ConfigError, match="staleness tau must be a finite number, at least 0, got"):
             call()
@@ -298,8 +208,3 @@ def test_momentum_must_be_below_one(mu: float) -> None:
     for limit in (momentum_limit, nesterov_limit):
         with pytest.raises(ConfigError, match=r"momentum mu must be in \[0, 1\), got"):
             limit(3, mu)
-
-
-def test_a_must_be_a_number() -> None:
-    with pytest.raises(ConfigError, match="a = eta h must be a number"):
-        stationary_variance(math.nan, 1)

@@ -11,6 +11,7 @@ from adversity import SEAMS, Adversity, Seam, counts
 
 from processes import alive, until
 from stress import storm
+from stress.plugin import drawn
 
 ROOT = storm.ROOT
 
@@ -32,6 +33,13 @@ def test_a_seam_that_is_not_there_is_an_error(monkeypatch, name):
     monkeypatch.setattr(adversity, "SEAMS", (*SEAMS, gone))
     with pytest.raises(AttributeError, match=f"'nothing happens': offbeat.engines.real.server_loop has no {name}"):
         adversity.check()
+
+
+def test_every_test_has_its_turn_in_as_many_seeds_as_there_are_shares():
+    names = [f"tests/test_faults.py::test_{k}" for k in range(300)]
+    chosen = [{name for name in names if drawn(name, seed, 3)} for seed in (5, 6, 7)]
+    assert sorted(name for some in chosen for name in some) == sorted(names)
+    assert all(60 < len(some) < 140 for some in chosen)
 
 
 def test_naps_are_a_function_of_the_seed_and_of_who_takes_them():

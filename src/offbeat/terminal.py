@@ -63,7 +63,8 @@ def run_progress(label: str, *, quiet: bool = False) -> Iterator["Callable[[Watc
         shown = "accuracy" if last.get("accuracy") is not None else "loss"
         value = last.get(shown)
         score = "" if value is None else f"  {shown} {value:.4g}"
-        return f"{rate}{engine.clock} {clock(engine.now)}{score}"
+        waiting = f"  {engine.waiting}" if engine.waiting else ""
+        return f"{rate}{engine.clock} {clock(engine.now)}{score}{waiting}"
 
     if not err.is_terminal:
         last_line = time.monotonic()

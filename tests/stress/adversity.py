@@ -5,6 +5,7 @@ in SEAMS are replaced, when their modules are imported, by ones that sleep now a
 package knows nothing of it. Naps are short against everybody's patience, and long against everybody's work.
 """
 
+import contextlib
 import functools
 import importlib
 import os
@@ -98,8 +99,11 @@ def read(path: Path) -> str:
 
 
 def note(path: Path) -> None:
-    """One more time that something happened: a file as long as its count, whoever writes to it."""
-    with path.open("ab") as file:
+    """One more time that something happened: a file as long as its count, whoever writes to it.
+
+    A test may forbid its processes to write, which is no reason for them to fail here.
+    """
+    with contextlib.suppress(OSError), path.open("ab") as file:
         file.write(b"x")
 
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ FOLDER = pytest.StashKey[Path]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--stress", metavar="SEED", type=int, help="processes start late, are slow and stall, by lot")
+    parser.addoption("--share", metavar="N", type=int, default=1, help="under stress: one test of N, by lot")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -52,10 +54,19 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         shutil.rmtree(config.stash[FOLDER], ignore_errors=True)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(tryfirst=True)  # before markers choose
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if "launcher" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.processes)
+    seed, share = config.getoption("--stress"), config.getoption("--share")
+    if seed is not None and share > 1:
+        items[:] = [item for item in items if drawn(item.nodeid, seed, share)]
+
+
+def drawn(test: str, seed: int, share: int) -> bool:
+    """Whether a test is among those of this seed: each of them in one of `share` seeds that follow each other."""
+    return (zlib.crc32(test.encode()) + seed) % share == 0
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -80,6 +91,8 @@ def _only_marked_tests_start_processes(request: pytest.FixtureRequest, monkeypat
 def _unhit(config: pytest.Config) -> list[str]:
     """Seams that no process came by, though all tests were run."""
     if config.args_source is not pytest.Config.ArgsSource.TESTPATHS or config.getoption("keyword"):
+        return []
+    if config.getoption("--share") > 1:
         return []
     return [what for what, n in adversity.counts(config.stash[FOLDER]).items() if n == 0]
 

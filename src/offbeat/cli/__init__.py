@@ -25,12 +25,14 @@ from offbeat.cli import (
     studies,
     timing,
 )
-from offbeat.cli.output import EXIT
 from offbeat.core.errors import OffbeatError, OffbeatWarning
+from offbeat.core.interruption import exit_code, like_ctrl_c
 
 
 class _InterruptedError(OffbeatError):
-    exit_code = EXIT["interrupted"]
+    def __init__(self) -> None:
+        super().__init__("interrupted")
+        self.exit_code = exit_code()
 
 
 class _Commands(TyperGroup):
@@ -40,7 +42,7 @@ class _Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            raise _InterruptedError("interrupted") from None
+            raise _InterruptedError from None
 
 
 app = typer.Typer(
@@ -126,6 +128,7 @@ def main() -> NoReturn:
     if os.getcwd() not in sys.path and "" not in sys.path:
         sys.path.insert(0, os.getcwd())  # package.module:Name is looked for where one stands
     warnings.showwarning = _show_warning
+    like_ctrl_c()
     try:
         code = app(standalone_mode=False, prog_name="offbeat")
     except OffbeatError as e:
@@ -133,7 +136,7 @@ def main() -> NoReturn:
         code = e.exit_code
     except KeyboardInterrupt:
         print("offbeat: interrupted", file=sys.stderr)
-        code = EXIT["interrupted"]
+        code = exit_code()
     except BrokenPipeError:  # the reader of our output has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1

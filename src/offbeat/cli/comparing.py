@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from offbeat.cli.options import side_by_side
-from offbeat.cli.output import EXIT, json_safe, print_estimate
+from offbeat.cli.output import json_safe, print_estimate
 from offbeat.core.errors import OffbeatError
+from offbeat.core.interruption import exit_code
 from offbeat.lab.engines import entry
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def run_comparison(
         if not as_json:
             terminal.show_comparison(terminal.console(), summarise(sweep, goal), target)
         print("interrupted; the same command goes on", file=sys.stderr)
-        raise typer.Exit(EXIT["interrupted"])
+        raise typer.Exit(exit_code())
     page = _page(sweep, target)
     if not as_json:
         terminal.show_verdict(terminal.console(), [*(page.verdict if page else ()), *fairness(sweep)])

@@ -6,7 +6,7 @@ from typing import Any
 
 from offbeat.core.format import json_safe as json_safe
 
-EXIT = {"done": 0, "failed": 1, "diverged": 3, "interrupted": 130}
+EXIT = {"done": 0, "failed": 1, "diverged": 3}
 
 
 def print_estimate(found: dict[str, Any], as_json: bool) -> None:

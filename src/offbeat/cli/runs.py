@@ -27,6 +27,7 @@ from offbeat.cli.options import (
 )
 from offbeat.cli.output import EXIT, json_safe, print_estimate
 from offbeat.core.errors import ConfigError
+from offbeat.core.interruption import exit_code
 
 
 def run(
@@ -109,7 +110,8 @@ def _execute(
         terminal.show_summary(terminal.console(), done.summary)
     if done.status == "interrupted":
         print(f"interrupted; go on with: offbeat resume {folder}", file=sys.stderr)
-    elif done.status in ("failed", "diverged"):
+        raise typer.Exit(exit_code())
+    if done.status in ("failed", "diverged"):
         print(f"{done.status}: {done.why}", file=sys.stderr)
     raise typer.Exit(EXIT[done.status])
 

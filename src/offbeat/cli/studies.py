@@ -29,6 +29,7 @@ from offbeat.cli.options import (
 )
 from offbeat.cli.output import EXIT, json_safe, print_estimate
 from offbeat.core.errors import ConfigError, unknown
+from offbeat.core.interruption import exit_code
 from offbeat.lab.engines import entry
 
 
@@ -172,6 +173,6 @@ def sweep(
             print(f"failed: {shown}: {row.get('why')}", file=sys.stderr)
     if not finished:
         print("interrupted; the same command goes on", file=sys.stderr)
-        raise typer.Exit(EXIT["interrupted"])
+        raise typer.Exit(exit_code())
     if any(row["status"] == "failed" for row in table):
         raise typer.Exit(EXIT["failed"])

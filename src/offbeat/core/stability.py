@@ -2,22 +2,13 @@
 
 Only the product eta h matters (learning rate times curvature): on a real loss h is the largest eigenvalue of the
 Hessian. A limit is the eta h below which every trajectory shrinks: at it, the first root of the characteristic
-polynomial reaches the unit circle, at z = e^{i theta}. tests/test_oracles.py (A1 to A3)
-and tests/test_servers.py (B21) measure them on the simulator.
+polynomial reaches the unit circle, at z = e^{i theta}. tests/test_oracles.py (A1 to A3) measures them on the simulator.
 """
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
 
 from offbeat.core.errors import ConfigError
-
-
-class Fastest(NamedTuple):
-    """The step with the smallest asymptotic contraction factor."""
-
-    eta_h: float
-    rate: float  # |x_{t+1}| ~ rate |x_t|
 
 
 def sgd_limit(tau: float) -> float:
@@ -27,18 +18,6 @@ def sgd_limit(tau: float) -> float:
     """
     tau = _staleness(tau)
     return 2 * math.sin(math.pi / (2 * (2 * tau + 1)))
-
-
-def fastest(tau: float) -> Fastest:
-    """eta h = tau^tau / (tau + 1)^(tau + 1), where z^{tau+1} - z^tau + eta h has the double root tau / (tau + 1) (A2).
-
-    Below it x_t shrinks monotonically, above it x_t oscillates. tau = 0: (1, 0), Newton's step.
-    """
-    tau = _staleness(tau)
-    if tau == 0:
-        return Fastest(eta_h=1.0, rate=0.0)
-    # (tau / (tau + 1))^tau by log1p: accurate for tau of any size
-    return Fastest(eta_h=math.exp(-tau * math.log1p(1 / tau)) / (tau + 1), rate=tau / (tau + 1))
 
 
 def momentum_limit(tau: float, mu: float) -> float:
@@ -81,26 +60,6 @@ def _nesterov_limit(tau: int, mu: float) -> float:
     nu = mu / (1 + mu)
     theta = _first(lambda theta: (tau + 0.5) * theta + _arg(theta, mu) - _arg(theta, nu), math.pi / 2)
     return 2 * math.sin(theta / 2) * _distance(theta, mu) / ((1 + mu) * _distance(theta, nu))
-
-
-def stationary_variance(a: float, tau: float) -> float:
-    """Variance of x_{t+1} = x_t - a x_{t-tau} + noise of variance 1, a = eta h; infinite where it is not stable (B21).
-
-    (1 + sin u) / (a sqrt(4 - a²) cos u), u = (2 tau + 1) arcsin(a / 2). Multiply by eta² sigma² for gradient noise.
-    tau = 0: 1 / (a (2 - a)); tau = 1: (1 + a) / (a (2 + a) (1 - a)).
-
-    Derived here. The covariances r_k = E x_t x_{t+k} obey r_k - r_{k-1} = -a r_{tau+1-k} for 1 <= k <= tau + 1, hence
-    r_{k+1} - 2 r_k + r_{k-1} = -a² r_k and r_k = A cos(omega k + phi) with sin(omega/2) = a/2; the first equation
-    gives phi = pi/4 - u/2, and 2 a r_tau - a² r_0 = 1 gives A. It equals the discrete Lyapunov equation of the
-    companion matrix, and tends to (1 + sin(a tau)) / (2 a cos(a tau)), the known result for a delayed diffusion.
-    """
-    tau = _staleness(tau)
-    if math.isnan(a):
-        raise ConfigError("a = eta h must be a number, got nan")
-    if not 0 < a < sgd_limit(tau):
-        return math.inf
-    u = (2 * tau + 1) * math.asin(a / 2)
-    return (1 + math.sin(u)) / (a * math.sqrt((2 - a) * (2 + a)) * math.cos(u))
 
 
 def _first(phase: Callable[[float], float], target: float) -> float:

@@ -21,6 +21,9 @@ class Watcher(Protocol):
     def suspicious(self, loss: float) -> bool:
         """A loss that is not finite, or beyond `loss_limit`; True ends the run."""
 
+    def show(self) -> None:
+        """Somebody is waited for (`Engine.waiting`), and nothing else is to be done."""
+
 
 class ToTheMark:
     """Lets an engine run to the first mark that was set, and looks at nothing."""
@@ -33,6 +36,9 @@ class ToTheMark:
 
     def suspicious(self, loss: float) -> bool:
         return False
+
+    def show(self) -> None:
+        pass
 
 
 class Engine(Protocol):
@@ -83,6 +89,14 @@ class Engine(Protocol):
     """The watcher is called at these marks, which it sets."""
     deadline: float
     loss_limit: float
+
+    @property
+    def suspect(self) -> str:
+        """Whose loss is suspicious: worker and batch, in words; nothing where that is not known."""
+
+    @property
+    def waiting(self) -> str:
+        """Who has been waited for, and for how long, in words; nothing while all is well."""
 
     @property
     def incidents(self) -> Sequence[str]:

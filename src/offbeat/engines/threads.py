@@ -50,6 +50,8 @@ class Threads:
 
     clock: ClassVar[str] = "wall"
     incidents: ClassVar[tuple[str, ...]] = ()
+    suspect: ClassVar[str] = ""
+    waiting: ClassVar[str] = ""
     lost_updates: ClassVar[int] = 0
     journal: list[tuple[float, str, int, int]] | None = None
 

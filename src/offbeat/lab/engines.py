@@ -149,6 +149,11 @@ def _debug(plan: "Plan", threads: int, for_tests: ForTests) -> "Engine":
     from offbeat.engines.debug import Debug
 
     parts = (plan.task, plan.solver, plan.cluster, plan.feed())
+    if plan.local.patience != type(plan.local)().patience:
+        raise ConfigError(
+            f"local.patience={plan.local.patience} has no effect on the debug engine, where nobody is taken for hung: "
+            "leave it out, or use engine=local"
+        )
     return Debug(*parts, seed=plan.seed, threads=threads, options=_real(plan, for_tests))
 
 

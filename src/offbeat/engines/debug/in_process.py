@@ -1,5 +1,6 @@
 """The debug engine: the loops of the real engines in threads of this process. Breakpoints work, errors say where."""
 
+from contextlib import suppress
 from dataclasses import replace
 from math import inf
 from threading import Thread
@@ -78,10 +79,11 @@ class ThreadProcesses:
             except BaseException as e:
                 self._exits["worker", rank] = type(e).__name__
                 self.error = self.error or where_worker(rank, worker, e)
-                hub.inbox.put(Said(rank, m.Failed(f"{type(e).__name__}: {e}")))
+                with suppress(Closed):  # it is over anyway
+                    hub.inbox.put(Said(rank, m.Failed(f"{type(e).__name__}: {e}")))
             finally:
                 port.running = False
-                if not hub.killed.is_set():
+                with suppress(Closed):
                     hub.inbox.put(WentAway(rank))
 
         hub.inbox.put(Came(rank, how))

@@ -24,6 +24,8 @@ class Channel:
         self.sock = sock
         self._decode = msgpack.Decoder(hears).decode
         self._parts: list[bytes] = []
+        self._comes = select.poll()
+        self._comes.register(sock, select.POLLIN)
 
     @staticmethod
     def pair(one_hears: Any, other_hears: Any) -> tuple["Channel", "Channel"]:
@@ -65,7 +67,7 @@ class Channel:
         while True:
             if deadline is not None:
                 left = max(0.0, deadline - time.monotonic())
-                if not select.select([self.sock], [], [], left)[0]:
+                if not self._comes.poll(left * 1000):
                     return None, []
             fds: list[int] = []
             try:
@@ -74,7 +76,7 @@ class Channel:
                 else:
                     data = self.sock.recv(_CHUNK + 64)
             except ConnectionResetError:
-                raise Closed from None
+                continue  # it has gone without reading all of ours; what it said before that is still to come
             if not data:
                 raise Closed
             if data[:1] == b"." and not self._parts:  # nearly all of them

@@ -1,17 +1,19 @@
 """The forker of a run: a process that makes the task once, and then forks the server and the workers.
 
 It stays free of threads, so that forking is safe; the children share its memory (the dataset, say) until they write.
-It ends with the process that started it, and its children end with it, because the kernel sees to that.
+It ends with the process that started it, and with it everything that was started below it: children end because the
+kernel sees to that, and what they have started themselves is adopted and ended here.
 """
 
 import contextlib
+import faulthandler
 import os
 import select
 import signal
 import sys
 import traceback
 from collections.abc import Callable
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import cloudpickle
 
@@ -29,17 +31,21 @@ from offbeat.engines.local.local_messages import (
     NotReady,
     Ready,
     SetUp,
+    Started,
     StartServer,
     StartWorker,
     ToForker,
 )
 from offbeat.engines.local.port import LocalPort
-from offbeat.engines.real.machine import die_with_parent
+from offbeat.engines.real.blame import crash_line, told
+from offbeat.engines.real.machine import adopt_orphans, die_with_parent, end_children, heed_signals
 from offbeat.engines.real.messages import Failed, FromControl, ProcessFailed
 from offbeat.engines.real.server_loop import ServerLoop
 from offbeat.engines.real.site import Site
 from offbeat.engines.real.transport import Closed
 from offbeat.engines.real.worker_loop import WorkerLoop
+
+_PARENT_GONE = signal.SIGUSR2
 
 
 def main(control_fd: int, arena_fd: int, parent: int) -> NoReturn:
@@ -47,16 +53,26 @@ def main(control_fd: int, arena_fd: int, parent: int) -> NoReturn:
     code = 1
     try:
         die_with_parent()
+        adopt_orphans()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         if os.getppid() == parent:
-            Forker(Channel.of(control_fd, ToForker), arena_fd).run()
+            Forker(Channel.of(control_fd, ToForker), arena_fd).run(parent)
     except Closed:
         code = 0
     except BaseException:
         traceback.print_exc()
     finally:
+        end_children()
         sys.stderr.flush()
         os._exit(code)
+
+
+class Child(NamedTuple):
+    """A process that we have forked, and the file where it says why it crashed."""
+
+    role: str
+    rank: int
+    crash: int
 
 
 class Forker:
@@ -64,26 +80,31 @@ class Forker:
 
     def __init__(self, control: Channel, arena_fd: int) -> None:
         self.control = control
-        told = control.receive()
-        assert isinstance(told, SetUp)
+        asked = control.receive()
+        assert isinstance(asked, SetUp)
         try:
-            setup = cloudpickle.loads(told.setup)
+            setup = cloudpickle.loads(asked.setup)
             task = setup.build_task()
-            self.arena = Arena(arena_fd, Shape(*told.shape))
+            self.arena = Arena(arena_fd, Shape(*asked.shape))
             self.site = Site(setup, task, task.init(setup.seed), self.arena)
         except Exception as e:
-            control.send(NotReady(f"{type(e).__name__}: {e}"))
+            control.send(NotReady(told(e)))
             raise Closed from None
         self.server: Channel | None = None  # our line to the server
-        self.children: dict[int, tuple[str, int]] = {}
+        self.children: dict[int, Child] = {}
         control.send(Ready())
 
-    def run(self) -> None:
+    def run(self, parent: int) -> None:
+        """Until the engine has gone, or the launcher, which the kernel tells us."""
+        signal.signal(_PARENT_GONE, _end)
+        die_with_parent(_PARENT_GONE)
+        if os.getppid() != parent:
+            raise Closed
         wake, woken = os.pipe()
         os.set_blocking(woken, False)
         os.set_blocking(wake, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(woken)
+        signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
         poll = select.poll()
         for fd in (wake, self.control.fileno()):
             poll.register(fd, select.POLLIN)
@@ -97,13 +118,18 @@ class Forker:
 
     def _obey(self) -> None:
         order, fds = self.control.receive_with_fds(None, 1)
-        match order:
-            case StartServer():
-                self._start_server(Channel.of(fds[0], FromControl), order)
-            case StartWorker():
-                self._start_worker(order)
-            case EndAll():
-                self._end_all()
+        try:
+            match order:
+                case StartServer():
+                    self._start_server(Channel.of(fds[0], FromControl), order)
+                case StartWorker():
+                    self._start_worker(order)
+                case EndAll():
+                    return self._end_all()
+        except OSError as e:
+            self.control.send(Started(f"{e.strerror} (more processes, ulimit -u, or open files, ulimit -n?)"))
+        else:
+            self.control.send(Started())
 
     def _start_server(self, line: Channel, order: StartServer) -> None:
         if self.server is not None:
@@ -117,9 +143,8 @@ class Forker:
             hub = LocalHub(self.site, self.arena, line, theirs)
             ServerLoop(self.site, hub, order.saved, order.life, order.totals).run()
 
-        self._fork("server", -1, serve, lambda why: line.send(ProcessFailed(-1, why)))
-        line.close()
-        theirs.close()
+        with contextlib.closing(line), contextlib.closing(theirs):
+            self._fork("server", -1, serve, lambda why: line.send(ProcessFailed(-1, why)))
 
     def _start_worker(self, order: StartWorker) -> None:
         assert self.server is not None
@@ -137,45 +162,62 @@ class Forker:
             workers.send(Failed(why))
             signal.pause()  # until the parent has read it and ends us
 
-        pid = self._fork("worker", order.rank, work, complain)
-        with contextlib.suppress(Closed):  # a dead server: the engine will start another, and everybody anew
-            self.server.send(Arriving(order.rank, pid, order.how), servers.fileno())
-        servers.close()
-        workers.close()
+        with contextlib.closing(servers), contextlib.closing(workers):
+            pid = self._fork("worker", order.rank, work, complain)
+            with contextlib.suppress(Closed):  # a dead server: the engine will start another, and everybody anew
+                self.server.send(Arriving(order.rank, pid, order.how), servers.fileno())
 
     def _fork(self, role: str, rank: int, body: Callable[[], None], complain: Callable[[str], None]) -> int:
         """Returns when the child is sure to end with us: stopped before that, it would outlive everybody."""
         me = os.getpid()
         bound, binding = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            _be_child(me, binding, self.control, body, complain)
+        crash = os.memfd_create("crash", os.MFD_CLOEXEC)
+        try:
+            pid = os.fork()
+            if pid == 0:
+                _be_child(me, binding, crash, self.control, body, complain)
+        except OSError:
+            for fd in (bound, binding, crash):
+                os.close(fd)
+            raise
         os.close(binding)
         os.read(bound, 1)  # nothing comes: its other end is closed
         os.close(bound)
-        self.children[pid] = (role, rank)
+        self.children[pid] = Child(role, rank, crash)
         return pid
 
     def _end_all(self) -> None:
         """The server is lost: its workers end too, before another begins."""
         for pid in self.children:
             os.kill(pid, signal.SIGKILL)
-        for pid in list(self.children):
+        for pid, child in self.children.items():
             os.waitpid(pid, 0)
+            os.close(child.crash)
         self.children.clear()
         self.control.send(AllEnded())
 
     def _reap(self) -> None:
-        """Our own children only: the task may have started others."""
-        for pid in list(self.children):
-            ended, status = os.waitpid(pid, os.WNOHANG)
-            if ended:
-                role, rank = self.children.pop(pid)
-                self.control.send(Ended(role, rank, os.waitstatus_to_exitcode(status)))
+        """Who has ended: a child, or an orphan of one, or something that the task had started."""
+        with contextlib.suppress(ChildProcessError):  # there is nobody any more
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                child = self.children.pop(ended[0], None)
+                if child is not None:
+                    where = crash_line(os.pread(child.crash, 65536, 0).decode(errors="replace"))
+                    os.close(child.crash)
+                    self.control.send(Ended(child.role, child.rank, os.waitstatus_to_exitcode(ended[1]), where))
+
+
+def _end(*_: object) -> NoReturn:
+    raise Closed
 
 
 def _be_child(
-    parent: int, binding: int, control: Channel, body: Callable[[], None], complain: Callable[[str], None]
+    parent: int,
+    binding: int,
+    crash: int,
+    control: Channel,
+    body: Callable[[], None],
+    complain: Callable[[str], None],
 ) -> NoReturn:
     """Never returns into the forker's code."""
     code = 1
@@ -183,7 +225,10 @@ def _be_child(
         die_with_parent()
         os.close(binding)
         signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for number in (signal.SIGCHLD, _PARENT_GONE):
+            signal.signal(number, signal.SIG_DFL)
+        os.register_at_fork(after_in_child=heed_signals)
+        faulthandler.enable(crash, all_threads=False)
         control.close()
         if os.getppid() == parent:
             body()
@@ -191,9 +236,8 @@ def _be_child(
     except Closed:
         code = 0
     except BaseException as e:
-        where = traceback.extract_tb(e.__traceback__)[-1]
         with contextlib.suppress(Closed):
-            complain(f"{type(e).__name__}: {e} ({os.path.basename(where.filename)}, line {where.lineno})")
+            complain(told(e))
     finally:
         sys.stderr.flush()
         os._exit(code)

@@ -12,6 +12,7 @@ from offbeat.engines.local import arena
 from offbeat.engines.local.launcher import Launcher
 from offbeat.engines.local.processes import LocalProcesses
 from offbeat.engines.real.control import RealEngine
+from offbeat.engines.real.machine import check_files
 from offbeat.engines.real.site import Maker, Options, Setup, check_cluster
 
 
@@ -46,6 +47,7 @@ class Local(RealEngine):
         options = options or Options()
         super().__init__(task, solver, cluster, feed, seed=seed, threads=threads, options=options)
         check_cluster(cluster, self.name)
+        check_files(cluster.workers)
         x0, buffers = dense(self.initial.x), self.initial.buffers
         self.arena = arena.create(arena.shape_of(cluster.workers, x0, buffers))
         sent = None if maker else task

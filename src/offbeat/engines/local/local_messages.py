@@ -97,17 +97,24 @@ class NotReady(Struct, tag=True):
     why: str
 
 
+class Started(Struct, tag=True):
+    """A server or a worker; or why it could not be."""
+
+    why: str = ""
+
+
 class Ended(Struct, tag=True):
     role: str
     rank: int
     code: int
+    where: str | None  # of a crash: the user's line
 
 
 class AllEnded(Struct, tag=True):
     pass
 
 
-FromForker = Ready | NotReady | Ended | AllEnded
+FromForker = Ready | NotReady | Started | Ended | AllEnded
 
 
 class Arriving(Struct):
@@ -124,3 +131,4 @@ class Fork(Struct):
 
 class Forked(Struct):
     pid: int
+    why: str = ""  # it could not be

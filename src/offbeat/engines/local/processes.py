@@ -18,6 +18,7 @@ from offbeat.engines.local.local_messages import (
     FromForker,
     NotReady,
     SetUp,
+    Started,
     StartServer,
     StartWorker,
     ToForker,
@@ -25,6 +26,7 @@ from offbeat.engines.local.local_messages import (
 from offbeat.engines.local.shared_vector import lost_share
 from offbeat.engines.real.board import Board
 from offbeat.engines.real.checkpoint import Checkpoint, SavedWorker
+from offbeat.engines.real.machine import times_out_of_memory
 from offbeat.engines.real.messages import FromControl, ToControl, Totals, Transaction
 from offbeat.engines.real.site import Setup, pickled
 from offbeat.engines.real.transport import Closed, RunError
@@ -72,15 +74,16 @@ class LocalProcesses:
         self._own: Launcher | None = None  # one that nobody handed us
         self._forker: ForkerProcess | None = None
         self._line: Channel | None = None  # to the forker
-        self._exits: dict[tuple[str, int], int] = {}
+        self._exits: dict[tuple[str, int], Ended] = {}
+        self._out_of_memory = times_out_of_memory()  # so often before
 
     def open(self) -> None:
         blob = pickled(self._setup)
         if self._launcher is None:
             self._launcher = self._own = Launcher()
         ours, theirs = Channel.pair(FromForker, ToForker)
-        self._forker = self._launcher.forker(theirs, self.arena.fd)
-        theirs.close()
+        with contextlib.closing(theirs):
+            self._forker = self._launcher.forker(theirs, self.arena.fd)
         self._line = ours
         ours.send(SetUp(blob, list(self.arena.shape)))
         try:
@@ -94,12 +97,35 @@ class LocalProcesses:
 
     def start_server(self, saved: Checkpoint | None, life: int, totals: Totals) -> ServerLine:
         ours, theirs = Channel.pair(ToControl, FromControl)
-        self._tell(StartServer(saved, life, totals), theirs.fileno())
-        theirs.close()
+        with contextlib.closing(theirs):
+            self._tell(StartServer(saved, life, totals), theirs.fileno())
+        self._await_started("the server")
         return ServerLine(ours, self.arena)
 
     def start_worker(self, rank: int, life: int, how: str, saved: SavedWorker | None = None) -> None:
         self._tell(StartWorker(rank, life, how, saved))
+        self._await_started(f"worker {rank}")
+
+    def _await_started(self, who: str) -> None:
+        message = self._receive(Started, self._setup.options.patience_seconds)
+        if message is None:
+            raise RunError(f"{who} was not started in time: the process that starts the others does not answer")
+        if message.why:
+            raise RunError(f"{who} cannot be started: {message.why}")
+
+    def _receive(self, kind: type, seconds: float) -> Any:
+        """The forker's next message of this kind; None when there is none in time. Who has ended is noted."""
+        assert self._line is not None
+        deadline = time.monotonic() + seconds
+        try:
+            while (message := self._line.receive(max(0.0, deadline - time.monotonic()))) is not None:
+                if isinstance(message, Ended):
+                    self._exits[message.role, message.rank] = message
+                if isinstance(message, kind):
+                    return message
+        except Closed:
+            raise RunError(_FORKER_LOST) from None
+        return None
 
     def _tell(self, order: StartServer | StartWorker | EndAll, *fds: int) -> None:
         assert self._line is not None
@@ -109,28 +135,23 @@ class LocalProcesses:
             raise RunError(_FORKER_LOST) from None
 
     def end_all(self, patience_seconds: float) -> None:
-        assert self._line is not None
         self._tell(EndAll())
-        deadline = time.monotonic() + patience_seconds
-        try:
-            while not isinstance(message := self._line.receive(max(0.0, deadline - time.monotonic())), AllEnded):
-                if message is None:
-                    raise RunError("the processes of the run could not be ended")
-        except Closed:
-            raise RunError(_FORKER_LOST) from None
+        if self._receive(AllEnded, patience_seconds) is None:
+            raise RunError("the processes of the run could not be ended")
         self._exits.clear()
 
     def exit_of(self, role: str, rank: int) -> str:
         deadline = time.monotonic() + _END_SECONDS
-        with contextlib.suppress(Closed):
-            while self._line is not None and (role, rank) not in self._exits and time.monotonic() < deadline:
-                message = self._line.receive(0.1)
-                if isinstance(message, Ended):
-                    self._exits[message.role, message.rank] = message.code
-        code = self._exits.pop((role, rank), None)
-        if code is None:
+        with contextlib.suppress(RunError):  # whoever starts the next one will say so
+            while (role, rank) not in self._exits and time.monotonic() < deadline:
+                self._receive(Ended, 0.1)
+        ended = self._exits.pop((role, rank), None)
+        if ended is None:
             return "no exit code"
-        return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        how = f"exit code {ended.code}" if ended.code >= 0 else signal.Signals(-ended.code).name
+        if ended.code == -signal.SIGKILL and (times := times_out_of_memory()) > self._out_of_memory:
+            self._out_of_memory, how = times, f"{how}, out of memory"
+        return f"{how} in {ended.where}" if ended.where else how
 
     def lost_share(self) -> float | None:
         return lost_share(self.arena)

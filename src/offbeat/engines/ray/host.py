@@ -3,7 +3,6 @@
 import os
 import platform
 import sys
-import traceback
 from importlib.metadata import version
 from threading import Event
 from typing import Any, NamedTuple
@@ -19,6 +18,7 @@ from offbeat.engines.ray.ray_port import RayPort
 from offbeat.engines.ray.remote_board import RemoteBoard, set_row
 from offbeat.engines.ray.sockets import Address, PeerSocket, ServerSocket, ZmqPeer, ZmqServer
 from offbeat.engines.ray.wire import Letters
+from offbeat.engines.real.blame import told
 from offbeat.engines.real.checkpoint import Checkpoint, SavedWorker
 from offbeat.engines.real.machine import keep_freed_memory
 from offbeat.engines.real.messages import Failed, ProcessFailed, Totals
@@ -37,6 +37,7 @@ class ServerOrder(NamedTuple):
     totals: Totals
     rows: dict[int, r.Row]
     alive: list[int]
+    followed: float
     buffers: dict[int, Any]
 
 
@@ -99,7 +100,7 @@ class Host:
             self._initial = self._task.init(made.seed)
             self._setup, self._run = made, run
         except Exception as e:
-            return in_words(e)
+            return told(e)
         return None
 
     def open(self, transport: str, encrypt: bool) -> Address:
@@ -121,12 +122,12 @@ class Host:
         for i, buffers in order.buffers.items():
             board.publish(i, None, buffers)
         board.new_shown.clear()
-        board.alive[order.alive] = 1
+        board.alive[order.alive], board.followed[0] = 1, order.followed
         hub = RayHub(site, board, socket, order.secret, order.life, self._over)
         try:
             ServerLoop(site, hub, order.saved, order.life, order.totals).run()
         except Exception as e:
-            hub.tell(ProcessFailed(-1, in_words(e)))
+            hub.tell(ProcessFailed(-1, told(e)))
         finally:
             socket.close()
         return Parting()
@@ -149,7 +150,7 @@ class Host:
         except Closed:
             pass
         except Exception as e:
-            port.send(Failed(in_words(e)))
+            port.send(Failed(told(e)))
         finally:
             socket.close()
         return Parting(*port.leftover(), error)
@@ -200,10 +201,3 @@ def versions() -> dict[str, str]:
         "ray": ray.__version__,
         "offbeat": version("offbeat"),
     }
-
-
-def in_words(e: BaseException) -> str:
-    """An exception and where it came from, in one line."""
-    where = traceback.extract_tb(e.__traceback__)[-1]
-    sys.stderr.flush()
-    return f"{type(e).__name__}: {e} ({os.path.basename(where.filename)}, line {where.lineno})"

@@ -312,7 +312,7 @@ class RayHub:
         new = [line for line in self._lines.values() if line.announced > line.confirmed]
         self._awaiting.append((self._recorded, {line.rank: line.announced for line in new}))
         heard = {line.rank: (line.life, line.announced) for line in new}
-        self._tell(r.Recorded(self._recorded, transaction, self._rows(), heard))
+        self._tell(r.Recorded(self._recorded, transaction, self._rows(), heard, float(self._board.followed[0])))
 
     def _keep(self, number: int) -> None:
         self._kept = max(self._kept, number)

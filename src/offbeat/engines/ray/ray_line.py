@@ -15,7 +15,7 @@ from offbeat.engines.ray.remote_board import RemoteBoard, set_row
 from offbeat.engines.ray.sockets import PeerSocket
 from offbeat.engines.ray.wire import Frames, Letters, WrongMessageError
 from offbeat.engines.real.mail import Mail
-from offbeat.engines.real.messages import FromControl, ToControl, Transaction
+from offbeat.engines.real.messages import FromControl, ToControl, Transaction, Wanted
 from offbeat.engines.real.transport import Closed
 
 _LOOK = 0.02  # seconds between two looks at what we have to say
@@ -65,9 +65,11 @@ class RayLine:
                 return None
             if isinstance(message, r.Shows):
                 self._show(message, frames)
-            else:
-                heard: ToControl = message
-                return heard
+                continue
+            if isinstance(message, Wanted):
+                self._board.followed[0] = max(self._board.followed[0], message.now)
+            heard: ToControl = message
+            return heard
 
     def committed(self) -> list[Transaction]:
         found = []
@@ -75,6 +77,7 @@ class RayLine:
             recorded = self._kept.popleft()
             for i, row in recorded.rows.items():
                 set_row(self._board, i, row)
+            self._board.followed[0] = recorded.followed
             t = recorded.transaction
             t.rows = [tuple(row) for row in t.rows]
             t.journal = [tuple(entry) for entry in t.journal]  # type: ignore[misc]

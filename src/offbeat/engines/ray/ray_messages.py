@@ -139,6 +139,7 @@ class Recorded(Struct, tag=True):
     transaction: Transaction
     rows: dict[int, Row]
     heard: dict[int, tuple[int, int]]
+    followed: float  # up to when the cluster's description was followed
 
 
 class Shows(Struct, tag=True):

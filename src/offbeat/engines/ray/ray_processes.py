@@ -109,6 +109,7 @@ class RayProcesses:
             totals,
             {i: row_of(board, i) for i in workers},
             board.alive.nonzero()[0].tolist(),
+            float(board.followed[0]),
             {i: b for i in workers if (b := buffers_of(board, i)) is not None},
         )
         identity = identity_of(secret, r.CONTROL, life)

@@ -96,14 +96,13 @@ class Attendance:
             case m.Halt():
                 self.pause()
                 self.stopped = True
-                self._hub.tell(m.Halted(self._clock.now()))
+                options = solver.optimizer_options(state)
+                rate = solver.lr(state, self._ledger.samples)
+                self._hub.tell(m.Halted(self._clock.now(), rate, None if options is None else dict(options)))
             case m.Save():
                 self.save()
             case m.Finish():
                 self.finish()
             case m.TellRate():
                 self._hub.tell(m.Rate(solver.lr(state, self._ledger.samples)))
-            case m.TellOptions():
-                options = solver.optimizer_options(state)
-                self._hub.tell(m.OptimizerOptions(None if options is None else dict(options)))
         return False

@@ -28,12 +28,13 @@ class Board(ABC):
     | `cancel` | by the server: the number of the reply after which a gradient is to be given up, counted from 1 |
 
     And of the run, written by the server: `work` (samples processed by everybody), `updates`, `loss_limit` (a loss
-    above it is shown to the watcher), `rest` (1 while workers are to rest between rounds), the clock's two numbers.
+    above it is shown to the watcher), `rest` (1 while workers are to rest between rounds), `followed` (up to when the
+    cluster's description was followed: it outlives the server), the clock's two numbers.
     """
 
     def __init__(self, header: NDArray[np.int64], whole: NDArray[np.int64], real: NDArray[np.float64]) -> None:
         self.paused_ns, self.work, self.updates, self.zero_ns, self.rest = (header[k : k + 1] for k in range(5))
-        self.loss_limit = header.view(np.float64)[8:9]
+        self.loss_limit, self.followed = (header.view(np.float64)[k : k + 1] for k in (8, 9))
         self.draws, self.samples, self.job, self.job_version, self.job_draw, self.job_source = whole.T[:6]
         self.replies, self.cancel, self.announced, self.alive = whole.T[6:10]
         self.job_started, self.computing, self.delayed, self.communicating = real.T[:4]

@@ -12,6 +12,7 @@ from offbeat.engines.real.transport import Closed, Line, RunError
 
 GONE, SILENT = "was lost", "did not answer"
 _LOOK = 0.05  # seconds between two looks at what the server has written down
+_AWAY = 1.0  # who does not look for longer than this cannot say who was silent
 
 
 class ServerLostError(RunError):
@@ -26,15 +27,26 @@ class Contact:
     """With one server, for as long as it lives. What it has written down is taken over before what it says is heard."""
 
     def __init__(
-        self, line: Line, mirror: Mirror, patience_seconds: float, at_once: Callable[[m.ToControl], bool]
+        self,
+        line: Line,
+        mirror: Mirror,
+        patience_seconds: float,
+        at_once: Callable[[m.ToControl], bool],
+        silent: Callable[[float], None],
     ) -> None:
-        """`at_once` sees to what cannot wait, whatever is being asked: who is gone, who joins, what failed."""
-        self._line, self._mirror, self._patience, self._at_once = line, mirror, patience_seconds, at_once
+        """`at_once` sees to what cannot wait, whatever is being asked: who is gone, who joins, what failed. `silent` is
+        told how long nothing has come."""
+        self._line, self._mirror, self._patience = line, mirror, patience_seconds
+        self._at_once, self._silent = at_once, silent
         self._inbox: deque[m.ToControl] = deque()
+        self._looked = self._since = monotonic()
 
-    def next(self) -> m.ToControl:
-        """Its next message."""
-        return self._inbox.popleft() if self._inbox else self._receive()[0]
+    def next(self) -> m.ToControl | None:
+        """Its next message; None when nothing comes for a moment."""
+        if self._inbox:
+            return self._inbox.popleft()
+        found = self._look()
+        return None if found is None else found[0]
 
     def request(self, question: m.FromControl, answer: type) -> Any:
         """Asks it; what else it says meanwhile is kept for later."""
@@ -43,7 +55,10 @@ class Contact:
         except Closed:
             raise ServerLostError(GONE) from None
         while True:
-            message, seen_to = self._receive()
+            found = self._look()
+            if found is None:
+                continue
+            message, seen_to = found
             if isinstance(message, answer):
                 return message
             if not seen_to:
@@ -65,17 +80,21 @@ class Contact:
     def close(self) -> None:
         self._line.close()
 
-    def _receive(self) -> tuple[m.ToControl, bool]:
-        """Its next message, and whether it was seen to at once."""
-        deadline = monotonic() + self._patience
+    def _look(self) -> tuple[m.ToControl, bool] | None:
+        """Its next message, and whether it was seen to at once; None when nothing comes for a moment."""
+        if monotonic() - self._looked > _AWAY:
+            self._since = monotonic()
         try:
-            while True:
-                message = self._line.receive(_LOOK)
-                self.take_over()
-                if message is not None:
-                    self._mirror.now = max(self._mirror.now, getattr(message, "now", 0.0))
-                    return message, self._at_once(message)
-                if monotonic() > deadline:
-                    raise ServerLostError(SILENT)
+            message = self._line.receive(_LOOK)
         except Closed:
             raise ServerLostError(GONE) from None
+        self.take_over()
+        self._looked = monotonic()
+        if message is not None:
+            self._since = self._looked
+            self._mirror.now = max(self._mirror.now, getattr(message, "now", 0.0))
+            return message, self._at_once(message)
+        if self._looked - self._since > self._patience:
+            raise ServerLostError(SILENT)
+        self._silent(self._looked - self._since)
+        return None

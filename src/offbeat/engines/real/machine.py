@@ -1,28 +1,74 @@
-"""What the machine and its kernel give: memory, and processes that end with those who started them."""
+"""What the machine and its kernel give: memory, open files, and processes that end with those who started them."""
 
+import contextlib
 import ctypes
+import os
 import re
+import resource
+import signal
+from collections.abc import Iterator
 from pathlib import Path
+
+from offbeat.core.errors import ConfigError
+
+_CGROUPS = Path("/sys/fs/cgroup")
+_FILES_OF_A_WORKER = 2  # that the server holds for each: its line, and its process
+_OTHER_FILES = 24
+
+
+# -- memory and files -----------------------------------------------------------------------------------------------
 
 
 def available_bytes() -> int:
     """Memory that can still be had: the machine's, or what the control group leaves."""
     found = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
     limits = [int(found[1]) * 1024] if found else []
-    group = Path("/sys/fs/cgroup")
+    names = [("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")]
+    for group in _groups():
+        for limit, used in names:
+            with contextlib.suppress(OSError, ValueError):  # the other version of groups, or no limit
+                limits.append(int((group / limit).read_text()) - int((group / used).read_text()))
+    return max(0, min(limits, default=2**63))
+
+
+def times_out_of_memory() -> int:
+    """How often the kernel has killed a process, here or in our control group, because memory ran out."""
+    files = [Path("/proc/vmstat"), *(g / n for g in _groups() for n in ("memory.events", "memory.oom_control"))]
+    total = 0
+    for file in files:
+        with contextlib.suppress(OSError):
+            total += sum(map(int, re.findall(r"^oom_kill (\d+)", file.read_text(), flags=re.MULTILINE)))
+    return total
+
+
+def _groups() -> Iterator[Path]:
+    """The control groups of this process that may limit its memory, of both versions."""
     try:
-        limit = (group / "memory.max").read_text().strip()
-        if limit != "max":
-            limits.append(int(limit) - int((group / "memory.current").read_text()))
-    except (OSError, ValueError):
-        pass  # no control groups here
-    return min(limits, default=2**63)
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return
+    for _, controllers, path in (line.split(":", 2) for line in lines):
+        if not controllers:
+            yield from (_CGROUPS, _CGROUPS / path.lstrip("/"))
+        elif "memory" in controllers.split(","):
+            yield from (_CGROUPS / "memory", _CGROUPS / "memory" / path.lstrip("/"))
 
 
-def die_with_parent() -> None:
-    """The kernel kills this process when the one that started it ends, even by SIGKILL."""
-    pr_set_pdeathsig, sigkill = 1, 9
-    ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, sigkill, 0, 0, 0)
+def check_files(workers: int) -> None:
+    """Whether the server may hold as many open files as it has to."""
+    needed, (_, allowed) = _FILES_OF_A_WORKER * workers + _OTHER_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed != resource.RLIM_INFINITY and needed > allowed:
+        raise ConfigError(
+            f"{workers} workers need about {needed} open files a process, but only {allowed} are allowed (ulimit -n): "
+            "use fewer workers, or raise the limit"
+        )
+
+
+def allow_files() -> None:
+    """As many open files as this process may ask for."""
+    _, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, allowed))
 
 
 def keep_freed_memory() -> None:
@@ -36,3 +82,63 @@ def keep_freed_memory() -> None:
     if mallopt is not None:
         mallopt(m_mmap_threshold, 32 << 20)
         mallopt(m_trim_threshold, 512 << 20)
+
+
+# -- processes ------------------------------------------------------------------------------------------------------
+
+
+def die_with_parent(number: int = signal.SIGKILL) -> None:
+    """The kernel kills this process (or sends it this signal) when the one that started it ends, even by SIGKILL."""
+    pr_set_pdeathsig = 1
+    _prctl(pr_set_pdeathsig, number)
+
+
+def adopt_orphans() -> None:
+    """Whatever is started below this process and loses its parent becomes a child of this one."""
+    pr_set_child_subreaper = 36
+    _prctl(pr_set_child_subreaper, 1)
+
+
+def _prctl(option: int, value: int) -> None:
+    ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+
+
+def end_children() -> None:
+    """Ends all children of this process, and all that become its children thereby, until there are none.
+
+    Nobody but us asks how a child of ours ended, so that no number can be another process's by then.
+    """
+    while children := _children():
+        for pid in children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for pid in children:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+
+
+def _children() -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
+                if int(parent) == os.getpid() and state not in "ZX":
+                    found.append(int(entry.name))
+    return found
+
+
+def ignore_signals() -> None:
+    """Ctrl-C, SIGTERM and SIGHUP may come to everybody at once, and are the parent's to handle.
+
+    The last two are caught rather than ignored: a program that a model starts gets them as usual.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)
+
+
+def heed_signals() -> None:
+    """As usual again: for processes that a model forks."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)

@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from offbeat.engines.real.checkpoint import SavedWorker
+from offbeat.engines.real.checkpoint import Checkpoint, SavedWorker
 
 # -- a worker to the server -----------------------------------------------------------------------------------------
 
@@ -164,11 +164,7 @@ class TellRate(Struct, tag=True):
     """The learning rate in force?"""
 
 
-class TellOptions(Struct, tag=True):
-    """The optimizer's options?"""
-
-
-FromControl = Go | Halt | Save | Proceed | Finish | TellRate | TellOptions
+FromControl = Go | Halt | Save | Proceed | Finish | TellRate
 
 # -- the server to the control --------------------------------------------------------------------------------------
 
@@ -177,6 +173,7 @@ class Tick(Struct, tag=True):
     """A sign of life."""
 
     now: float
+    silent: list[tuple[int, float]] = []  # workers that are waited for, and since how many seconds
 
 
 class Mark(Struct, tag=True):
@@ -186,10 +183,12 @@ class Mark(Struct, tag=True):
 
 
 class Loss(Struct, tag=True):
-    """A suspicious loss; everything stands still until `Go`."""
+    """A suspicious loss of a worker's mini-batch; everything stands still until `Go`."""
 
     now: float
     loss: float
+    worker: int
+    batch: int
 
 
 class Deadline(Struct, tag=True):
@@ -202,7 +201,7 @@ class WorkerGone(Struct, tag=True):
     worker: int
     lost: bool
     meant: bool  # the description of the cluster says so
-    others_join: bool  # somebody is still to come
+    batch: int | None  # which it was computing
 
 
 class Wanted(Struct, tag=True):
@@ -227,21 +226,15 @@ class ProcessFailed(Struct, tag=True):
 
 
 class Halted(Struct, tag=True):
+    """Everything stands still. What else the watcher wants to know at the end comes with it: nobody need be asked."""
+
     now: float
+    lr: float | None
+    optimizer_options: dict[str, Any] | None
 
 
 class Saved(Struct, tag=True):
-    """A checkpoint: see `checkpoint.Checkpoint`."""
-
-    now: float
-    server: Any
-    tensors: bytes
-    counters: dict[str, int]
-    there: list[int]
-    waiting: list[int]
-    workers: dict[int, SavedWorker]
-    settled: list[int]
-    noted: list[tuple[int, int]]
+    checkpoint: Checkpoint
 
 
 class Finished(Struct, tag=True):
@@ -252,13 +245,9 @@ class Rate(Struct, tag=True):
     lr: float | None
 
 
-class OptimizerOptions(Struct, tag=True):
-    options: dict[str, Any] | None
-
-
 ToControl = (
     Tick | Mark | Loss | Deadline | WorkerGone | Wanted | Hung | ProcessFailed | Halted | Saved | Finished | Rate
-) | OptimizerOptions
+)
 
 
 # -- what outlives the server ---------------------------------------------------------------------------------------

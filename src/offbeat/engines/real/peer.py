@@ -25,3 +25,7 @@ class Peer:
     def still(self) -> bool:
         """It does nothing until it is told something."""
         return self.waiting or self.idle or self.resting or self.suspected
+
+    def is_told(self) -> None:
+        """Something of a peer, which ends its waiting for one."""
+        self.told, self.idle, self.heard = self.told + 1, False, time.monotonic()

@@ -8,7 +8,7 @@ all are still and no sum is being made, no message is under way: what server and
 from typing import TYPE_CHECKING
 
 from offbeat.engines.real import messages as m
-from offbeat.engines.real.checkpoint import SavedWorker, pack
+from offbeat.engines.real.checkpoint import Checkpoint, SavedWorker, pack
 from offbeat.engines.real.transport import Said
 
 if TYPE_CHECKING:
@@ -23,11 +23,14 @@ def take_checkpoint(server: "ServerLoop") -> None:
     server.board.rest[0] = 1
     paused = server.attendance.resume()
     found: dict[int, SavedWorker] = {}
-    while set(found) != set(server.peers):
+    while True:
         _wait_until_still(server)
         since = server.clock.now()
+        server.company.follow_description(since)  # of what is to happen, a run that goes on knows only what comes later
         found = _collect(server)
         server.clock.skip(since)
+        if set(found) == set(server.peers) and server.company.still:
+            break
     server.record.listen()
     server.attendance.show()  # a shared vector is part of the state
     for i in server.serving.waiting:
@@ -39,7 +42,8 @@ def take_checkpoint(server: "ServerLoop") -> None:
     there, waiting = sorted(server.serving.there), sorted(server.serving.waiting)
     server.board.rest[0] = 0
     now = server.clock.now()
-    server.hub.tell(m.Saved(now, state, tensors, counters, there, waiting, found, *server.record.open.state()))
+    books = server.record.open.state()
+    server.hub.tell(m.Saved(Checkpoint(now, state, tensors, counters, there, waiting, found, *books)))
     proceed = server.hub.next_order()
     assert isinstance(proceed, m.Proceed)
     server.clock.skip(now)
@@ -53,7 +57,7 @@ def take_checkpoint(server: "ServerLoop") -> None:
 
 
 def _wait_until_still(server: "ServerLoop") -> None:
-    while server.summing or not all(peer.still for peer in server.peers.values()):
+    while server.summing or not server.company.still:
         heard = server.hub.next(_PATIENCE)
         if heard is not None:
             server.see_to(heard)
@@ -73,5 +77,5 @@ def _collect(server: "ServerLoop") -> dict[int, SavedWorker]:
         elif heard is not None:
             server.see_to(heard)
         server.tick()
-    complete = set(found) == set(server.peers) and all(peer.still for peer in server.peers.values())
+    complete = set(found) == set(server.peers) and server.company.still
     return found if complete else {}

@@ -5,15 +5,16 @@ closed here, messages between workers are passed on.
 """
 
 import time
-from math import inf
 from typing import Any
 
-from offbeat.core.effects import Gradient, Reply, Send, SharedAdd, View
+from offbeat.core.effects import Gradient, Reply, SharedAdd
 from offbeat.core.sparse import dense
-from offbeat.core.trace import CANCELLED, IN_FLIGHT, LOST
+from offbeat.core.trace import CANCELLED
 from offbeat.engines.real import messages as m
 from offbeat.engines.real.attendance import Attendance
 from offbeat.engines.real.checkpoint import Checkpoint, unpack
+from offbeat.engines.real.closing import close_books
+from offbeat.engines.real.company import Company
 from offbeat.engines.real.gathering import Gathering, Meeting
 from offbeat.engines.real.peer import Peer
 from offbeat.engines.real.record import Record
@@ -37,7 +38,6 @@ class ServerLoop:
         self.site, self.hub, self.life = site, hub, life
         self.board, self.solver, self.clock = site.board, site.solver, site.clock
         self.ledger = Ledger(gap=site.options.gap)
-        self.peers: dict[int, Peer] = {}
         self.handling: tuple[int, Any] | None = None  # the last message of a worker, and whose it is
         state, there = self._state(saved)
         self.serving = Serving(self.solver, state, self.ledger, there)
@@ -45,20 +45,19 @@ class ServerLoop:
             self.serving.waiting = set(saved.waiting)
             self.ledger.load(saved.counters)
         self.record = Record(site, hub, self.ledger, totals, saved)
+        self.company = Company(site, hub, self.serving, self.record, life, totals.elapsed)
+        self.peers = self.company.peers
         self.attendance = Attendance(site, hub, self.serving, self.record, self.peers)
-        self.attendance.save, self.attendance.finish = lambda: take_checkpoint(self), self._finish
+        self.attendance.save, self.attendance.finish = lambda: take_checkpoint(self), lambda: close_books(self)
         self.attendance.resumed = self.go_on
-        self.gathering = Gathering(self.board, site.cluster.workers, self._meet)
+        self.gathering = self.company.gathering = Gathering(self.board, site.cluster.workers, self._meet)
+        self.company.deliver = self._deliver
         self.summing = 0  # all-reduces whose sum is being made
-        self._put_off: list[Said] = []  # what workers have asked for while everybody is to rest
+        self.put_off: list[Said] = []  # what workers have asked for while everybody is to rest
         self._going_on = False
         self._next_tick = self._next_look = 0.0
         self._look_every = LISTEN  # until it turns out that gradients come to the server
         self._elapsed = totals.elapsed
-        first = life == 1 and not self._elapsed  # then losses at time 0 are still to come
-        self._events = [e for e in site.cluster.events if e.at > self._elapsed or (e.kind == "lose" and first)]
-        self._meant: set[int] = set()  # lost because the description of the cluster says so
-        self._begun = False
         self.clock.start(self._elapsed)
 
     def _state(self, saved: Checkpoint | None) -> tuple[Any, list[int]]:
@@ -82,8 +81,8 @@ class ServerLoop:
             self._assemble()
             attendance.look_up()  # a new server may begin where the watcher wants to look
             while not attendance.stopped:
-                self._follow_description()
-                due = min(attendance.marks.deadline, self._events[0].at if self._events else inf) - self.clock.now()
+                self.company.follow_description(self.clock.now())
+                due = min(attendance.marks.deadline, self.company.next_event) - self.clock.now()
                 clock = min(self._next_tick, self._next_look) - time.monotonic()
                 heard = self.hub.next(max(0.0, min(due, clock)))
                 if heard is not None:
@@ -100,17 +99,15 @@ class ServerLoop:
     def _assemble(self) -> None:
         """All begin together, and the clock with them. What the control asks for meanwhile is seen to after that."""
         orders = []
-        while len(self.peers) < self.board.alive.sum():
+        while self.company.missing:
             heard = self.hub.next(TICK)
             if isinstance(heard, Ordered):
                 orders.append(heard)
             elif heard is not None:
                 self.see_to(heard)
             self.tick()
-        self._begun = True
         self.clock.start(self._elapsed)
-        for i in sorted(self.peers):
-            self.hub.send(i, m.Start())
+        self.company.begin()
         for order in orders:
             self.see_to(order)
 
@@ -122,14 +119,15 @@ class ServerLoop:
             peer.heard = time.monotonic()
             if self.board.rest[0] and isinstance(heard.message, m.Called | m.Reducing):
                 peer.waiting = True
-                self._put_off.append(heard)
+                self.put_off.append(heard)
             else:
                 self._hear(peer, heard.message)
         elif isinstance(heard, Came):
-            self._welcome(heard)
+            self.company.welcome(heard)
         elif isinstance(heard, WentAway):
             if heard.worker in self.peers:
-                self._lost(self.peers[heard.worker])
+                self._drop(heard.worker)
+                self.company.lost(self.peers[heard.worker])
         else:
             self.attendance.obey(heard.order)
 
@@ -157,7 +155,8 @@ class ServerLoop:
                 peer.fresh = False
                 self.record.commit()
             case m.Left():
-                self._left(peer)
+                self._drop(peer.rank)
+                self.company.left(peer)
             case m.Failed(why):
                 self.hub.tell(m.ProcessFailed(peer.rank, why))
             case _:
@@ -178,8 +177,8 @@ class ServerLoop:
             suspects = [peer for peer in self.peers.values() if peer.suspicious is not None]
             if suspects:
                 self._clear_suspicion(suspects[0])
-            elif self._put_off:
-                self.see_to(self._put_off.pop(0))
+            elif self.put_off:
+                self.see_to(self.put_off.pop(0))
                 self.attendance.look_up()
             else:
                 return
@@ -192,98 +191,19 @@ class ServerLoop:
         self._next_tick = now + TICK
         self.record.listen()
         self.record.open.trim()
-        self.hub.tell(m.Tick(self.clock.now()))
-        for peer in self.peers.values():
-            signs = int(self.board.draws[peer.rank] + self.board.announced[peer.rank])
-            if signs != peer.signs or peer.still:
-                peer.signs, peer.heard = signs, now
-            if peer.heard < now - self.site.options.patience_seconds:
-                self.hub.tell(m.Hung(peer.rank, now - peer.heard))
-                self.hub.end(peer.rank)  # its end is noticed like any other
-                peer.heard = now
+        self.hub.tell(m.Tick(self.clock.now(), self.company.silent()))
 
     def _look(self) -> None:
         """At what workers have announced, where they do."""
         self._next_look = time.monotonic() + self._look_every
         if self._look_every < TICK:
             self.record.listen()
+            if self.ledger.updates:
+                self._strike()
 
-    def _follow_description(self) -> None:
-        """Losses and joins that the cluster's description asks for, at their time."""
-        while self._events and self._events[0].at <= self.clock.now():
-            event = self._events.pop(0)
-            if event.kind == "join":
-                self.hub.tell(m.Wanted(event.worker, self.clock.now()))
-            elif event.worker in self.peers:
-                self._meant.add(event.worker)
-                self.hub.end(event.worker)
-
-    # -- workers come and go ------------------------------------------------------------------------------------
-
-    def _welcome(self, came: Came) -> None:
-        i = came.worker
-        peer = self.peers[i] = Peer(i)
-        self.board.alive[i] = 1
-        draws = int(self.board.draws[i])
-        if came.how == "begins":
-            self.record.happened("begin", i, draws)
-            self.record.commit()
-        elif came.how == "joins":
-            self._tell_others(i, m.Back(i))
-            self.record.happened("join", i, draws)
-            self._deliver(self.serving.join(i, self.clock.now()))
-        else:
-            peer.waiting = i in self.serving.waiting
-        if self._begun:
-            self.hub.send(i, m.Start())
-
-    def _lost(self, peer: Peer) -> None:
-        """A worker's line is dead: what it computed is lost, and the rule must not wait for it."""
-        found = self._part_with(peer)
-        if not found and peer.fresh and isinstance(peer.last, View):
-            now, version = self.clock.now(), self.serving.version
-            self.ledger.snapshot(now, peer.rank, peer.last.version, version, LOST)
-        self.board.job[peer.rank] = 0
-        self._go_on_without(peer)
-        meant = peer.rank in self._meant
-        self._meant.discard(peer.rank)
-        self.hub.tell(m.WorkerGone(peer.rank, True, meant, self._others_join))
-
-    def _left(self, peer: Peer) -> None:
-        self._part_with(peer)
-        self._go_on_without(peer)
-        self.hub.tell(m.WorkerGone(peer.rank, False, True, self._others_join))
-
-    @property
-    def _others_join(self) -> bool:
-        return any(e.kind == "join" for e in self._events)
-
-    def _part_with(self, peer: Peer) -> bool:
-        """What it had begun, and the server does not hold, is lost; True if there was something."""
-        del self.peers[peer.rank]
-        self._put_off = [said for said in self._put_off if said.worker != peer.rank]
-        self.board.alive[peer.rank] = 0
-        self.hub.lost(peer.rank)
-        self.record.listen()
-        held = self.solver.held(self.serving.state)
-        return self.record.open.settle(peer.rank, self.clock.now(), self.serving.version, LOST, held)
-
-    def _go_on_without(self, peer: Peer) -> None:
-        self.record.happened("lost", peer.rank)
-        self._deliver(self.serving.lose(peer.rank, self.clock.now()))
-        self.gathering.lost(peer.rank)
-        self._tell_others(peer.rank, m.Gone(peer.rank))
-
-    def _tell_others(self, rank: int, message: m.Gone | m.Back) -> None:
-        if Send in self.solver.asks:
-            for i in sorted(self.peers):
-                if i != rank:
-                    self._tell(self.peers[i], message)
-
-    def _tell(self, peer: Peer, message: m.Gone | m.Back) -> None:
-        """Something of a peer, which ends its waiting for one."""
-        peer.told, peer.idle, peer.heard = peer.told + 1, False, time.monotonic()
-        self.hub.send(peer.rank, message)
+    def _drop(self, rank: int) -> None:
+        """What was put off of a worker that is gone is not seen to any more."""
+        self.put_off = [said for said in self.put_off if said.worker != rank]
 
     # -- messages of workers ------------------------------------------------------------------------------------
 
@@ -309,6 +229,10 @@ class ServerLoop:
         record.queued += max(0.0, begun - message.sent)
         self._deliver(outgoing)
         record.served += self.clock.now() - begun
+        self._strike()
+
+    def _strike(self) -> None:
+        """For tests: what is to befall this server after so many updates."""
         if self.site.server_fault("kill", self.ledger.updates, self.life):
             self.hub.die()
         if self.site.server_fault("hang", self.ledger.updates, self.life):
@@ -333,14 +257,14 @@ class ServerLoop:
             self.record.bytes += post.size
             receiver = self.peers.get(j)
             if receiver is not None:
-                receiver.told, receiver.idle, receiver.heard = receiver.told + 1, False, time.monotonic()
+                receiver.is_told()
                 self.hub.forward(peer.rank, j, post.letter)
 
     def _clear_suspicion(self, peer: Peer) -> None:
         """The watcher sees the loss, unless it has allowed so much by now; then the worker goes on."""
         loss, peer.suspicious = peer.suspicious, None
         if loss is not None and not loss <= self.board.loss_limit[0]:
-            self.attendance.ask(m.Loss(self.clock.now(), loss))
+            self.attendance.ask(m.Loss(self.clock.now(), loss, peer.rank, int(self.board.job_draw[peer.rank])))
         peer.suspected = False
         if self.peers.get(peer.rank) is peer:  # and no other life of it
             self._answer(peer.rank, m.Verdict())
@@ -357,27 +281,3 @@ class ServerLoop:
         met = m.Met(mean, meeting.size, sum(meeting.weights), meeting.alive, self.ledger.samples)
         for i in meeting.alive:
             self._answer(i, met)
-
-    # -- the end ------------------------------------------------------------------------------------------------
-
-    def _finish(self) -> None:
-        """One row for every gradient that is still under way. The workers stand still."""
-        self.record.listen()
-        now, ledger, version, settle = self.clock.now(), self.ledger, self.serving.version, self.record.open.settle
-        for worker, g in self.solver.held(self.serving.state):
-            ledger.note(now, worker, g, version, IN_FLIGHT)
-        for i, peer in sorted(self.peers.items()):
-            late = [said.message for said in self._put_off if said.worker == i]
-            called = [u for u in [*late, *self.hub.unread(i)] if isinstance(u, m.Called)]
-            for call in called:
-                if isinstance(call.payload, Gradient):
-                    ledger.note(now, i, call.payload, version, IN_FLIGHT)
-            if settle(i, now, version, IN_FLIGHT) or called:
-                continue
-            if peer.fresh and isinstance(peer.last, View):
-                ledger.snapshot(now, i, peer.last.version, version, IN_FLIGHT)
-        for i in range(self.site.cluster.workers):  # those we have not even met
-            settle(i, now, version, IN_FLIGHT)
-        self.attendance.show()
-        self.record.commit()
-        self.hub.tell(m.Finished())

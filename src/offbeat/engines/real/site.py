@@ -107,7 +107,7 @@ class Site:
 def check_cluster(cluster: Cluster, engine: str) -> None:
     """What is real here cannot be set: one line that says so, before anything starts."""
     blank = Cluster(workers=cluster.workers)
-    for name in ("latency", "bandwidth", "service", "peers", "memory", "feeder", "schedule", "allreduce"):
+    for name in ("compute", "latency", "bandwidth", "service", "peers", "memory", "feeder", "schedule", "allreduce"):
         if getattr(cluster, name) != getattr(blank, name):
             raise ConfigError(
                 f"cluster.{name} is for simulation: on the {engine} engine they are the machine's own; "

@@ -118,11 +118,16 @@ class Computing:
         w.buffers = stamp(g, *where, started=job.started, computed=context.now, work=context.ledger.samples)
         w.samples += g.samples
         w.charge(job, context.now)
-        if not g.loss <= context.loss_limit and context.suspicious(g.loss):
+        if not g.loss <= context.loss_limit and self._suspicious(i, g):
             context.stopped = True
             context.ledger.note(context.now, i, g, context.serving.version, IN_FLIGHT)
             return
         context.advance(i, w, g)
+
+    def _suspicious(self, i: int, g: Gradient) -> bool:
+        """The watcher sees the loss; True if that ends the run."""
+        self._context.suspect = f"worker {i}, batch {g.draw}"
+        return self._context.suspicious(g.loss)
 
     def drop(self, i: int, outcome: str) -> None:
         """The gradient that worker i computes, if it does, is given up."""

@@ -35,6 +35,7 @@ class Context:
         self.stopped = False  # by the watcher, in the middle of an event
         self.loss_limit = -inf  # the watcher is shown the first loss, and sets it
         self.suspicious: Callable[[float], bool] = lambda loss: False
+        self.suspect = ""  # whose loss that is
         self.dial = Dial()
         self.workers = [SimWorker(i, cluster, seed, self.initial.buffers, self.dial) for i in range(cluster.workers)]
         self.events = Events()

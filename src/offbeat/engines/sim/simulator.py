@@ -62,6 +62,7 @@ class Sim(Readings):
     clock: ClassVar[str] = "virtual"
     incidents: ClassVar[tuple[str, ...]] = ()
     lost_updates: ClassVar[int] = 0
+    waiting: ClassVar[str] = ""
     journal: list[tuple[float, str, int, int]] | None = None  # its order is chosen: the same seed is a replay
 
     def __init__(
@@ -144,6 +145,10 @@ class Sim(Readings):
             if tick():
                 return "watcher"
         return "idle"
+
+    @property
+    def suspect(self) -> str:
+        return self.context.suspect
 
     def prepare(self, watcher: Watcher) -> None:
         """Sets everybody going, unless it was restored."""

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from offbeat.core.feed import Feed
 from offbeat.engines.cluster import Cluster
+from offbeat.engines.protocol import ToTheMark
 from offbeat.engines.sim import Sim
 from offbeat.lab.contract.case import Broken, Case
 from offbeat.lab.contract.recorder import Bowl
@@ -15,7 +16,7 @@ from offbeat.lab.contract.recorder import Bowl
 SEED = 7
 
 
-class Until:
+class Until(ToTheMark):
     """A watcher that ends a trial after so many events or updates."""
 
     def __init__(self, sim: Sim, events: float = inf, updates: float = inf) -> None:
@@ -27,9 +28,6 @@ class Until:
     def tick(self) -> bool:
         self._events -= 1
         return self._events <= 0 or self._sim.updates >= self._updates
-
-    def suspicious(self, loss: float) -> bool:
-        return False
 
 
 def trial(case: Case, task: Any = None, solver: Any = None, *, threads: int = 0, **cluster: Any) -> Sim:

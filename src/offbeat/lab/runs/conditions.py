@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from offbeat.core.interruption import heeded, note
 from offbeat.engines.pool import single_threaded
 from offbeat.lab.watch import Watch
 
@@ -32,17 +33,18 @@ def one_thread() -> Iterator[None]:
 
 @contextmanager
 def interruptible(watch: Watch) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the run at the next event; a second Ctrl-C ends it at once."""
+    """Ctrl-C, SIGTERM and SIGHUP end the run at the next event; a second one ends it at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def stop(number: int, frame: Any) -> None:
+        note(number)
         if watch.interrupted:
             raise KeyboardInterrupt
         watch.interrupted = True
 
-    before = {s: signal.signal(s, stop) for s in (signal.SIGINT, signal.SIGTERM)}
+    before = {s: signal.signal(s, stop) for s in heeded()}
     try:
         yield
     finally:

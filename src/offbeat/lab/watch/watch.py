@@ -96,11 +96,8 @@ class Watch:
         if self.interrupted:
             self.why = "interrupted"
             return True
-        now = time.monotonic()
-        if now >= self._next_progress and self._progress is not None:
-            self._progress(self)
-            self._next_progress = now + 0.1
-        if now >= self._next_checkpoint:
+        self.show()
+        if time.monotonic() >= self._next_checkpoint:
             self.checkpoint()
             self._next_checkpoint = time.monotonic() + self._checkpoint_seconds
         return False
@@ -108,8 +105,9 @@ class Watch:
     def suspicious(self, loss: float) -> bool:
         if self._first_loss is None:
             if not isfinite(loss):
+                who = f" ({self.engine.suspect})" if self.engine.suspect else ""
                 raise ConfigError(
-                    f"the loss is {loss} at the initial parameters: check the model, the loss and the data "
+                    f"the loss is {loss} at the initial parameters{who}: check the model, the loss and the data "
                     "(nothing was trained)"
                 )
             self._first_loss = loss
@@ -119,8 +117,15 @@ class Watch:
         if self.plan.on_divergence == "continue":
             self.engine.loss_limit = inf
             return False
-        self.why = f"the loss went from {self._first_loss:.4g} to {loss:.4g}"
+        who = f" ({self.engine.suspect})" if self.engine.suspect else ""
+        self.why = f"the loss went from {self._first_loss:.4g} to {loss:.4g}{who}"
         return True
+
+    def show(self) -> None:
+        now = time.monotonic()
+        if now >= self._next_progress and self._progress is not None:
+            self._progress(self)
+            self._next_progress = now + 0.1
 
     # -- evaluation ---------------------------------------------------------------------------------------------
 
