@@ -7,9 +7,12 @@ from math import isfinite
 from typing import Any, Literal
 
 from offbeat.core.errors import ConfigError, unknown
-from offbeat.core.units import parse_duration
+from offbeat.core.typed import is_finite
+from offbeat.core.units import parse_duration, shown
 
 _AMOUNT = re.compile(r"\s*([0-9][0-9_]*(?:\.[0-9]+)?(?:e[0-9]+)?)\s*(epochs?|samples?|updates?)\s*")
+LARGEST = 2**53
+"""Up to here floats count one by one."""
 UNITS = ("epochs", "samples", "updates", "seconds")
 HIGHER_IS_BETTER = {"accuracy": True, "loss": False, "distance": False}
 
@@ -24,8 +27,10 @@ class Amount:
     def __post_init__(self) -> None:
         if self.unit not in UNITS:
             raise unknown("unit", self.unit, UNITS)
-        if not (isinstance(self.count, int | float) and isfinite(self.count) and self.count > 0):
-            raise ConfigError(f"a budget must be a positive number of {self.unit}, got {self.count!r}")
+        if not is_finite(self.count) or not 0 < self.count <= LARGEST:
+            raise ConfigError(
+                f"a budget must be a positive number of {self.unit} of at most {LARGEST:,}, got {shown(self.count)}"
+            )
         if self.unit in ("samples", "updates") and self.count != int(self.count):
             raise ConfigError(f"a budget in {self.unit} must be a whole number, got {self.count!r}")
 

@@ -57,10 +57,14 @@ def entry(name: str) -> Entry:
 
 def build_engine(plan: "Plan", threads: int, for_tests: ForTests = ForTests()) -> "Engine":  # noqa: B008  # frozen
     """The engine that the plan names, ready to run; `threads` compute gradients in `sim`, and evaluate in all."""
-    engine = entry(plan.engine)
-    if (reason := engine.why_not(plan.solver, plan)) is not None:
+    check_fit(plan)
+    return entry(plan.engine).build(plan, threads, for_tests)
+
+
+def check_fit(plan: "Plan") -> None:
+    """Refuses a plan that its engine cannot run."""
+    if (reason := entry(plan.engine).why_not(plan.solver, plan)) is not None:
         raise ConfigError(f"the {plan.engine} engine cannot run {plan.solver_name}: {reason}")
-    return engine.build(plan, threads, for_tests)
 
 
 # -- why not ----------------------------------------------------------------------------------------------------------
@@ -76,6 +80,7 @@ def _lacking(engine: Any, rule: "Rule", plan: "Plan | None") -> str | None:
 def _not_in_place(engine: Any, rule: "Rule", plan: "Plan | None") -> str | None:
     """The threads engine runs no rule: a kernel of the task's does what the rule would."""
     from offbeat.core.solver import Solver
+    from offbeat.engines.real.site import check_cluster
 
     if isinstance(rule, type):
         able = rule.rate_in_place is not Solver.rate_in_place
@@ -92,6 +97,12 @@ def _not_in_place(engine: Any, rule: "Rule", plan: "Plan | None") -> str | None:
         return f"task {plan.task.name!r} cannot train in place, as word2vec can"
     if plan.partition != "shared" or plan.cluster.events or plan.cluster.delay or plan.budget.per == "worker":
         return "there are no delays, joins, losses, partitions and budgets per worker"
+    if plan.sampling != "shuffled":
+        return "it goes through the data in order: leave out data.sampling"
+    try:
+        check_cluster(plan.cluster, "threads")
+    except ConfigError as e:
+        return str(e)
     if rule.alone and plan.cluster.workers != 1:
         return f"it runs on one worker, got workers={plan.cluster.workers}: use --workers 1, or hogwild"
     return None

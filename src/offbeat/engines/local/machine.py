@@ -1,22 +1,6 @@
-"""What the machine and its kernel give: memory, and processes that end with those who started them."""
+"""What the kernel gives: processes that end with those who started them, and memory that is kept."""
 
 import ctypes
-import re
-from pathlib import Path
-
-
-def available_bytes() -> int:
-    """Memory that can still be had: the machine's, or what the control group leaves."""
-    found = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
-    limits = [int(found[1]) * 1024] if found else []
-    group = Path("/sys/fs/cgroup")
-    try:
-        limit = (group / "memory.max").read_text().strip()
-        if limit != "max":
-            limits.append(int(limit) - int((group / "memory.current").read_text()))
-    except (OSError, ValueError):
-        pass  # no control groups here
-    return min(limits, default=2**63)
 
 
 def die_with_parent() -> None:

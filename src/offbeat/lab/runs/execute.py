@@ -19,6 +19,7 @@ from offbeat.lab.engines import ForTests, build_engine, entry
 from offbeat.lab.runs.conditions import cores, interruptible, one_thread
 from offbeat.lab.runs.folder import UNFINISHED, Folder, metrics_table, trace_table, versions
 from offbeat.lab.runs.plan import Plan
+from offbeat.lab.runs.ready import check
 from offbeat.lab.runs.result import Run
 from offbeat.lab.runs.summary import summary
 from offbeat.lab.watch import Watch, diagnose, ratio
@@ -49,6 +50,7 @@ def execute(
     check_pool(pool)
 
     def run(folder: Folder | None, resume: dict[str, Any] | None) -> Run:
+        check(plan)
         engine = partial(build_engine, plan, cores() if pool is None else pool, for_tests or ForTests())
         watch = partial(Watch, callbacks=callbacks, checkpoint_seconds=checkpoint_seconds, progress=progress)
         done, interrupted = _run(plan, engine, watch, folder, resume)

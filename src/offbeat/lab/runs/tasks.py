@@ -7,6 +7,7 @@ from typing import Any
 from offbeat import solvers
 from offbeat.core.errors import ConfigError, unknown
 from offbeat.core.task import Task
+from offbeat.core.typed import check_options
 from offbeat.data import holdout
 from offbeat.lab.config import Config, given_as_objects, make
 from offbeat.lab.config.code import load_code
@@ -68,6 +69,8 @@ def build_task(name: str, options: Mapping[str, Any], batch: int) -> Task:
             if not settable:
                 raise ConfigError(f"task {name!r} has no options, got {key!r}")
             raise unknown(f"option of task {name!r}", key, settable)
+    if name in TASKS:
+        check_options(factory, given, "task")
     if name == "quadratic":
         given["batch"] = batch  # noise is that of a mean over the batch
     try:
