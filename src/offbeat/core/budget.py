@@ -42,18 +42,18 @@ class Amount:
         match = _AMOUNT.fullmatch(text) if isinstance(text, str) else None
         if match is not None:
             if float(match[1]) == 0:
-                raise ConfigError(f"{what} must be more than 0 {match[2].rstrip('s')}s, got {text!r}")
+                raise ConfigError(f"{what} must be more than 0 {match[2].rstrip('s')}s, got {shown(text)}")
             return cls(float(match[1]), match[2].rstrip("s") + "s")  # type: ignore[arg-type]  # checked there
         try:
             float(text)  # type: ignore[arg-type]
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             pass
         else:  # 6 what? A guess would train for 6 s whoever meant epochs
-            raise ConfigError(f"{what} needs a unit, like 6epochs, 5000samples, 1000updates or 30s, got {text!r}")
+            raise ConfigError(f"{what} needs a unit, like 6epochs, 5000samples, 1000updates or 30s, got {shown(text)}")
         try:
             return cls(parse_duration(text), "seconds")
         except ConfigError:
-            raise ConfigError(f"{what} must be like 6epochs, 5000samples, 1000updates or 30s, got {text!r}") from None
+            raise ConfigError(f"{what} must be like 6epochs, 5000samples, 1000updates or 30s, got {shown(text)}") from None
 
     def samples(self, per_epoch: int | None) -> float | None:
         """As samples, where it can be said so; None for updates and seconds."""
@@ -85,7 +85,7 @@ class Target:
         try:
             value = float(number)
         except ValueError:
-            raise ConfigError(f"a target must be like accuracy=0.98 or loss=0.1, got {text!r}") from None
+            raise ConfigError(f"a target must be like accuracy=0.98 or loss=0.1, got {shown(text)}") from None
         name = name.strip()
         if name not in HIGHER_IS_BETTER:
             raise unknown("target metric", name, HIGHER_IS_BETTER)

@@ -81,7 +81,7 @@ def check_keys(values: Mapping[str, Any]) -> None:
 
 
 def check_plain(values: Any, key: str = "", depth: int = 0) -> None:
-    """Refuses what no file would hold: deep nesting, keys that are not text, numbers beyond all floats."""
+    """Refuses what no file would hold: deep nesting, keys that are not text, gaps in lists, numbers beyond all floats."""
     if isinstance(values, Mapping):
         if depth == _DEPTH:
             raise ConfigError(f"{shown(key)} is nested too deeply: {_DEPTH} levels are enough")
@@ -93,6 +93,8 @@ def check_plain(values: Any, key: str = "", depth: int = 0) -> None:
         if depth == _DEPTH:
             raise ConfigError(f"{shown(key)} is nested too deeply: {_DEPTH} levels are enough")
         for value in values:
+            if value is None:
+                raise ConfigError(f"{key} must have a value at every place of its list, got {shown(values)}")
             check_plain(value, key, depth + 1)
     elif isinstance(values, int) and abs(values) >= 2**1000:
         raise ConfigError(f"{key} is a number of {values.bit_length():,} bits, which no setting can hold")
