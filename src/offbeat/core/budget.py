@@ -53,7 +53,9 @@ class Amount:
         try:
             return cls(parse_duration(text), "seconds")
         except ConfigError:
-            raise ConfigError(f"{what} must be like 6epochs, 5000samples, 1000updates or 30s, got {shown(text)}") from None
+            raise ConfigError(
+                f"{what} must be like 6epochs, 5000samples, 1000updates or 30s, got {shown(text)}"
+            ) from None
 
     def samples(self, per_epoch: int | None) -> float | None:
         """As samples, where it can be said so; None for updates and seconds."""

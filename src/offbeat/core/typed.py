@@ -46,8 +46,8 @@ def check_typed(value: Any, kind: Any, what: str, most: float = inf) -> None:
     try:
         msgspec.convert(value, kind, strict=True)
     except (msgspec.ValidationError, TypeError, OverflowError):
-        if get_origin(kind) is Literal:
-            raise unknown(what, str(value), get_args(kind)) from None
+        if choices := [c for part in _parts(kind) if get_origin(part) is Literal for c in get_args(part)]:
+            raise unknown(what, str(value), choices) from None
         raise ConfigError(f"{what} must be {in_words(kind)}, got {shown(value)}") from None
     for number in value if isinstance(value, list | tuple) else [value]:
         if isinstance(number, int | float) and not isinstance(number, bool) and not is_finite(number):

@@ -81,7 +81,7 @@ def check_keys(values: Mapping[str, Any]) -> None:
 
 
 def check_plain(values: Any, key: str = "", depth: int = 0) -> None:
-    """Refuses what no file would hold: deep nesting, keys that are not text, gaps in lists, numbers beyond all floats."""
+    """Refuses what no file would hold: deep nesting, keys that are not text, gaps in lists, giant numbers."""
     if isinstance(values, Mapping):
         if depth == _DEPTH:
             raise ConfigError(f"{shown(key)} is nested too deeply: {_DEPTH} levels are enough")
