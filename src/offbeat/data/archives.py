@@ -16,7 +16,7 @@ from offbeat.core.errors import DataError
 from offbeat.data.rawfiles import BROKEN, CHUNK_BYTES, reason
 
 _MEMBERS = 1000
-_SLACK = 64 << 20
+_SLACK = 16 << 20
 _COMPRESSED = {b"\x1f\x8b": gzip.open, b"BZ": bz2.open, b"\xfd7": lzma.open}
 
 

@@ -103,11 +103,11 @@ def _copy(path: Path, file: RawFile, folder: Path) -> str | None:
     try:
         with part.open("xb") as out:
             for chunk in _chunks(path, file.name):
-                out.write(chunk)
-                digest.update(chunk)
                 size += len(chunk)
                 if size > file.size:  # do not fill the disk with something else
                     break
+                out.write(chunk)
+                digest.update(chunk)
             out.flush()
             os.fsync(out.fileno())
         problem = difference(path, file, size, digest.hexdigest())

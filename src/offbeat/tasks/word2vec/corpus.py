@@ -8,18 +8,19 @@ window knows where to end and no entry is anything but a word.
 
 import hashlib
 import json
-import os
 import shutil
 import warnings
 from collections import Counter
 from collections.abc import Iterator
 from itertools import repeat
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import numpy as np
 
 from offbeat.core.errors import ConfigError, DataError, OffbeatWarning
+from offbeat.data.rawfiles import TEMPORARY, sweep
 from offbeat.tasks.word2vec.encoded import (
     HELD_OUT,
     TRAIN,
@@ -140,11 +141,11 @@ def _encode(
     choices: dict[str, Any],
 ) -> None:
     """Writes the folder beside its place and renames it: half a corpus is never seen."""
-    beside = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
+    beside = folder.with_name(f"{TEMPORARY}{token_hex(8)}")
     index = {LINE_END: -1, **{w: i for i, w in enumerate(words)}}
     try:
-        shutil.rmtree(beside, ignore_errors=True)
         beside.mkdir(parents=True)
+        sweep(folder.parent)
         with open(beside / TRAIN, "wb") as train, open(beside / HELD_OUT, "wb") as rest:
             for number, block in enumerate(blocks):
                 held = is_held_out(number, held_out)
