@@ -19,7 +19,7 @@ from offbeat.lab.config import to_toml
 from offbeat.lab.engines import build_engine
 from offbeat.lab.runs import execute as executing
 from offbeat.lab.runs.plan import Plan
-from offbeat.lab.runs.ready import check, try_out
+from offbeat.lab.runs.ready import try_out
 
 FAST, LONG = 150, 10_000
 ACCEPTED = "accepted"
@@ -35,7 +35,7 @@ def no_runs(monkeypatch, tmp_path):
     plans: list[Plan] = []
 
     def execute(plan: Plan, *_: Any, **__: Any) -> None:
-        check(plan)
+        try_out(plan)
         plans.append(plan)
         raise _AcceptedError(ACCEPTED)
 
@@ -73,7 +73,6 @@ def begin(plan: Plan) -> None:
     if plan.engine != "sim" or plan.cluster.workers > 20 or plan.batch > 1000:
         return
     with suppress(OffbeatError):  # what is wrong with its values may be seen only when they are used
-        try_out(plan)
         engine = build_engine(plan, 0)
         try:
             engine.run(Stop(ticks=40).watch(engine))

@@ -22,6 +22,8 @@ _DEPTH = 8
 
 def put(values: dict[str, Any], key: str, value: Any) -> None:
     """Sets a dotted key, `optimizer.lr`."""
+    if not isinstance(key, str):
+        raise ConfigError(f"keys must be text, got {shown(key)}")
     at = values
     *path, last = key.split(".", maxsplit=_DEPTH)
     for part in path:

@@ -32,13 +32,13 @@ def one_thread() -> Iterator[None]:
 
 @contextmanager
 def interruptible(watch: Watch) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the run at the next event; a second Ctrl-C ends it at once."""
+    """Ctrl-C and SIGTERM end the run at the next event; a second one, or one before the first event, at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def stop(number: int, frame: Any) -> None:
-        if watch.interrupted:
+        if watch.interrupted or not watch.begun:
             raise KeyboardInterrupt
         watch.interrupted = True
 

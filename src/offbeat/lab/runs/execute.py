@@ -19,7 +19,7 @@ from offbeat.lab.engines import ForTests, build_engine, entry
 from offbeat.lab.runs.conditions import cores, interruptible, one_thread
 from offbeat.lab.runs.folder import UNFINISHED, Folder, metrics_table, trace_table, versions
 from offbeat.lab.runs.plan import Plan
-from offbeat.lab.runs.ready import check
+from offbeat.lab.runs.ready import check, try_out
 from offbeat.lab.runs.result import Run
 from offbeat.lab.runs.summary import summary
 from offbeat.lab.watch import Watch, diagnose, ratio
@@ -50,7 +50,6 @@ def execute(
     check_pool(pool)
 
     def run(folder: Folder | None, resume: dict[str, Any] | None) -> Run:
-        check(plan)
         engine = partial(build_engine, plan, cores() if pool is None else pool, for_tests or ForTests())
         watch = partial(Watch, callbacks=callbacks, checkpoint_seconds=checkpoint_seconds, progress=progress)
         done, interrupted = _run(plan, engine, watch, folder, resume)
@@ -59,6 +58,8 @@ def execute(
             raise KeyboardInterrupt(kept)
         return done
 
+    if out is None or not Folder(out).exists():
+        try_out(plan)
     if out is None:
         return run(None, None)
     folder = Folder(out)
@@ -69,11 +70,13 @@ def execute(
             info = folder.read()
             _check_same(plan, info, out, again)
             if again:
+                try_out(plan)  # before what is there goes
                 folder.clear()
             elif info["status"] not in UNFINISHED:
                 return replace(Run.load(out, task=plan.task), shown=True)
             elif (out / "checkpoint.safetensors").exists():
                 _check_versions(info, out)
+                check(plan)
                 resume = info
             else:
                 folder.clear()

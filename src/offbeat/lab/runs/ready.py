@@ -1,7 +1,8 @@
 """Whether a plan can run, asked before anything is built or written: one answer for every command.
 
-`check` is asked by every run. `try_out` goes further and makes what the engine would make, one worker's part of it:
-many runs are tried before the first of them begins, so that what `run` refuses, `compare` and `sweep` refuse.
+`check` looks at what is declared. `try_out` goes further and makes what the engine would make, one worker's part of
+it. Every new run is tried out before it has a folder, and of many runs each before the first of them begins: so what
+`run` refuses, `train`, `compare` and `sweep` refuse.
 """
 
 from offbeat.core.errors import ConfigError
@@ -9,6 +10,7 @@ from offbeat.core.memory import require
 from offbeat.core.units import counted, format_size
 from offbeat.engines.running.fit import world_of
 from offbeat.lab.engines import check_fit, entry
+from offbeat.lab.runs.conditions import one_thread
 from offbeat.lab.runs.plan import Plan
 from offbeat.lab.watch.evaluation import check_first
 
@@ -23,13 +25,13 @@ _ALWAYS = 8
 def check(plan: Plan) -> None:
     """Refuses, in one line, what this engine cannot run or this machine cannot hold."""
     check_fit(plan)
-    world = world_of(plan.cluster, plan.task, plan.feed(), plan.seed)
-    if (reason := plan.solver.why_not(world)) is not None:
-        raise ConfigError(reason)
     if not entry(plan.engine).real:
         workers = counted(plan.cluster.workers, "simulated worker")
         what = f"{workers} of {plan.solver_name} with vectors of {format_size(plan.task.nbytes)}"
         require(bytes_needed(plan), what, "use fewer workers or, for their times alone, offbeat time")
+    world = world_of(plan.cluster, plan.task, plan.feed(), plan.seed)
+    if (reason := plan.solver.why_not(world)) is not None:
+        raise ConfigError(reason)
 
 
 def try_out(plan: Plan) -> None:
@@ -39,7 +41,8 @@ def try_out(plan: Plan) -> None:
     plan.solver.init_server(initial.x, world)
     plan.solver.init_worker(world.present[0], initial.x, world)
     if plan.budget.until is not None:
-        measured = plan.task.evaluate(initial, lambda function, items: [function(i) for i in items])
+        with one_thread():
+            measured = plan.task.evaluate(initial, lambda function, items: [function(i) for i in items])
         check_first(plan, {"loss": None, **measured})
 
 

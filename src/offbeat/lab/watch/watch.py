@@ -54,6 +54,8 @@ class Watch:
         self.why = ""
         self.diverged = False
         self.interrupted = False
+        self.begun = engine.clock == "wall"
+        """Whether an interrupt finds something to save: a simulation has nothing before its first event."""
         self.metrics: list[dict[str, Any]] = []
         self.parts = 0
         """Pieces of the trace that are in files."""
@@ -91,6 +93,7 @@ class Watch:
         return stop
 
     def tick(self) -> bool:
+        self.begun = True
         if self._counts_at_once:
             self._counted.count()
         if self.interrupted:
