@@ -1,4 +1,4 @@
-"""The conditions under which a run computes: its cores, one thread a gradient, and what Ctrl-C does."""
+"""The conditions under which a run computes: its cores, and what Ctrl-C does."""
 
 import os
 import signal
@@ -7,27 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import torch
-
-from offbeat.engines.pool import single_threaded
 from offbeat.lab.watch import Watch
 
 
 def cores() -> int:
     """Cores this process may use."""
     return len(os.sched_getaffinity(0))
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """One intra-op thread for the time of the run: more would change bits. This thread computes gradients, too."""
-    before = torch.get_num_threads()
-    single_threaded()
-    try:
-        with torch.inference_mode(False), torch.autocast("cpu", enabled=False):  # whatever the caller is in
-            yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @contextmanager

@@ -5,12 +5,12 @@ it. Every new run is tried out before it has a folder, and of many runs each bef
 `run` refuses, `train`, `compare` and `sweep` refuse.
 """
 
+from offbeat.core.bits import usual_torch
 from offbeat.core.errors import ConfigError
 from offbeat.core.memory import require
 from offbeat.core.units import counted, format_size
 from offbeat.engines.running.fit import world_of
 from offbeat.lab.engines import check_fit, entry
-from offbeat.lab.runs.conditions import one_thread
 from offbeat.lab.runs.plan import Plan
 from offbeat.lab.watch.evaluation import check_first
 
@@ -41,7 +41,7 @@ def try_out(plan: Plan) -> None:
     plan.solver.init_server(initial.x, world)
     plan.solver.init_worker(world.present[0], initial.x, world)
     if plan.budget.until is not None:
-        with one_thread():
+        with usual_torch():
             measured = plan.task.evaluate(initial, lambda function, items: [function(i) for i in items])
         check_first(plan, {"loss": None, **measured})
 
