@@ -39,7 +39,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"solver.clip": HUGE}, "solver.clip is a number of 1,329 bits"),
     ({"task.dim": 10**10}, "dim from 1 to 100,000,000"),
     ({"solver.name": "hogwild", "solver.chunks": 10**9}, "solver.chunks must be a whole number of at most 1,000,000"),
-    ({"solver.name": "hogwild", "solver.chunks": 10**5}, "solver.chunks must be a whole number of at most 10,000"),
+    ({"solver.name": "hogwild", "solver.chunks": 200_000}, "solver.chunks must be a whole number of at most 100,000"),
     ({"solver.name": "rennala", "solver.S": 10**9}, "solver.S must be a whole number of at most 1,000,000"),
     ({"budget.updates": 2**60}, "budget.updates must be less than or equal to 9007199254740992"),
     ({"evaluate.every": "1e300updates"}, "of at most 9,007,199,254,740,992"),

@@ -9,7 +9,7 @@ from offbeat.core.typed import MOST, is_finite
 from offbeat.core.units import shown
 from offbeat.optim.factories import Factory, base_rate, probe
 
-MOST_CHUNKS = 10_000
+MOST_CHUNKS = 100_000
 """Parts of a shared vector: each is an event of its own."""
 
 
