@@ -77,6 +77,19 @@ def _lacking(engine: Any, rule: "Rule", plan: "Plan | None") -> str | None:
     return lacking(engine.asks, rule)
 
 
+def _not_for_real(engine: Any, rule: "Rule", plan: "Plan | None") -> str | None:
+    """A real engine, moreover, has a network of its own."""
+    from offbeat.engines.real.site import check_cluster
+
+    if (reason := _lacking(engine, rule, plan)) is not None or plan is None:
+        return reason
+    try:
+        check_cluster(plan.cluster, plan.engine)
+    except ConfigError as e:
+        return str(e)
+    return None
+
+
 def _not_in_place(engine: Any, rule: "Rule", plan: "Plan | None") -> str | None:
     """The threads engine runs no rule: a kernel of the task's does what the rule would."""
     from offbeat.core.solver import Solver
@@ -162,7 +175,9 @@ def _threads(plan: "Plan", threads: int, for_tests: ForTests) -> "Engine":
 
 ENGINES = {
     "sim": Entry("offbeat.engines.sim:Sim", "virtual", "virtual time", _sim, _lacking),
-    "local": Entry("offbeat.engines.local:Local", "wall", "real processes", _local, _lacking),
-    "debug": Entry("offbeat.engines.debug:Debug", "wall", "threads of one process, for a debugger", _debug, _lacking),
+    "local": Entry("offbeat.engines.local:Local", "wall", "real processes", _local, _not_for_real),
+    "debug": Entry(
+        "offbeat.engines.debug:Debug", "wall", "threads of one process, for a debugger", _debug, _not_for_real
+    ),
     "threads": Entry("offbeat.engines.threads:Threads", "wall", "word2vec, in place", _threads, _not_in_place),
 }

@@ -25,6 +25,8 @@ _ALWAYS = 8
 def check(plan: Plan) -> None:
     """Refuses, in one line, what this engine cannot run or this machine cannot hold."""
     check_fit(plan)
+    if plan.diagnose_every is not None and entry(plan.engine).real:
+        raise ConfigError("record.diagnose_every needs engine sim: the clock of wall time does not stop")
     if not entry(plan.engine).real:
         workers = counted(plan.cluster.workers, "simulated worker")
         what = f"{workers} of {plan.solver_name} with vectors of {format_size(plan.task.nbytes)}"
