@@ -47,6 +47,11 @@ def bits(callbacks=(), task=None, **options) -> tuple:
     return run.summary["params_sha256"], run.trace.to_pylist(), rows
 
 
+@pytest.fixture(scope="module")
+def expected() -> tuple:
+    return bits()
+
+
 class Meddles:
     """A callback that changes what it can reach, at every row and every evaluation."""
 
@@ -68,8 +73,7 @@ class Meddles:
         random.seed(5)
 
 
-def test_callbacks_that_change_torch_do_not_change_the_run():
-    expected = bits()
+def test_callbacks_that_change_torch_do_not_change_the_run(expected):
     assert len(expected[1]) >= 30
     assert bits([Meddles()]) == expected
     assert bits([Meddles()], pool=2) == expected
@@ -86,8 +90,7 @@ AROUND = {
 
 
 @pytest.mark.parametrize("name", AROUND)
-def test_what_the_caller_has_set_does_not_change_the_run_and_is_left_alone(name):
-    expected = bits()
+def test_what_the_caller_has_set_does_not_change_the_run_and_is_left_alone(name, expected):
     AROUND[name]()
     before = TorchState.now()
     assert name == "a seed" or before != USUAL
@@ -118,8 +121,8 @@ def test_a_model_made_in_float64_stays_in_float64():
     assert run.params.dtype == torch.float64
 
 
-def test_the_third_run_of_a_process_is_as_the_first():
-    assert bits() == bits() == bits()
+def test_the_third_run_of_a_process_is_as_the_first(expected):
+    assert bits() == bits() == expected
 
 
 SCRIPT = """

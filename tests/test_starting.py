@@ -64,13 +64,14 @@ def task():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 @pytest.mark.parametrize(
     ("place", "number"),
     [
         ("the engine is made", signal.SIGTERM),
-        pytest.param("the task is made", signal.SIGTERM, marks=pytest.mark.slow),
-        pytest.param("the engine is made", signal.SIGINT, marks=pytest.mark.slow),
+        ("the task is made", signal.SIGTERM),
+        ("the engine is made", signal.SIGINT),
     ],
 )
 def test_a_signal_during_set_up_is_answered(tmp_path, place, number):
