@@ -37,14 +37,18 @@ def check(plan: Plan) -> None:
 
 
 def try_out(plan: Plan) -> None:
-    """The same, and what is refused when the rule meets the task: its optimizer, row-sparse gradients, the target."""
+    """The same, and what is refused when the rule meets the task: its optimizer, row-sparse gradients."""
     check(plan)
     world, initial = world_of(plan.cluster, plan.task, plan.feed(), plan.seed), plan.task.init(plan.seed)
     plan.solver.init_server(initial.x, world)
     plan.solver.init_worker(world.present[0], initial.x, world)
+
+
+def try_target(plan: Plan) -> None:
+    """Refuses a target that the task does not measure; a run itself sees that at its first evaluation."""
     if plan.budget.until is not None:
         with usual_torch():
-            measured = plan.task.evaluate(initial, lambda function, items: [function(i) for i in items])
+            measured = plan.task.evaluate(plan.task.init(plan.seed), lambda function, items: list(map(function, items)))
         check_first(plan, {"loss": None, **measured})
 
 

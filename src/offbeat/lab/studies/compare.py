@@ -10,7 +10,7 @@ from offbeat.engines.cluster import Cluster
 from offbeat.lab.config import make, put
 from offbeat.lab.engines import entry
 from offbeat.lab.runs.plan import build
-from offbeat.lab.runs.ready import try_out
+from offbeat.lab.runs.ready import try_out, try_target
 from offbeat.lab.studies.cells import Cell
 from offbeat.lab.studies.sweep import Sweep, check_count
 from offbeat.report.numbers import known, mean, spread
@@ -78,7 +78,9 @@ def plan_comparison(
                 values["cluster"] = Cluster.parse(**cluster).alone().to_dict()
             config = make(values)
             if seed == seeds[0]:
-                try_out(build(config))
+                plan = build(config)
+                try_out(plan)
+                try_target(plan)
             cells.append(
                 Cell(config.plain(), folder / f"{solver.replace(':', '.')}-{seed}", {"solver": solver, "seed": seed})
             )

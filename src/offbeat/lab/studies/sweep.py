@@ -19,7 +19,7 @@ from offbeat.core.errors import ConfigError, StoreError, unknown
 from offbeat.core.units import shown
 from offbeat.lab.config import Config, combinations, make, put, read_toml
 from offbeat.lab.runs.plan import build
-from offbeat.lab.runs.ready import try_out
+from offbeat.lab.runs.ready import try_out, try_target
 from offbeat.lab.studies.cells import Cell, run_cells
 from offbeat.report.numbers import mean
 
@@ -86,7 +86,9 @@ def _configured(base: Mapping[str, Any], point: Mapping[str, Any], *, tried: boo
     try:
         config = make(values)
         if tried:
-            try_out(build(config))
+            plan = build(config)
+            try_out(plan)
+            try_target(plan)
         return config
     except ConfigError as e:
         named = ", ".join(f"{k}={_short(v)}" for k, v in point.items())
