@@ -152,7 +152,7 @@ def test_divergence_has_its_own_exit_code_and_names_the_cause(offbeat):
         (["run", "quadratic", "--set", "task.dim=10_000_000_000"], ["dim from 1 to 100,000,000", "10000000000"]),
         (["run", "quadratic", "--set", "task.noise=inf"], ["finite", "inf"]),
         (["run", "quadratic", "--set", "task.batch=inf"], ["unknown option of task 'quadratic' 'batch'"]),
-        (["run", "digits", "--set", "task.model=[1,2]"], ["unknown model '[1, 2]'"]),
+        (["run", "digits", "--set", "task.model=[1,2]"], ["task.model must be text", "[1, 2]"]),
         (["run", "quadratic", "--set", "optimizer.multipliers={x={lr=-1}}"], ["multipliers", "equal to 0", "-1"]),
         (["run", "quadratic", "--set", f"task.noise={'[' * 9999}"], ["task.noise is nested too deeply"]),
         (["run", "digits", "--batch", "100000"], ["batch is 100000", "1437"]),

@@ -15,6 +15,15 @@ WITH = {
     "data.batch_warmup": {"data.first_batch": 8},
     "data.fold": {"data.folds": 5},
     "cluster.events": {"cluster.workers": 5},
+    "schedule.power": {"schedule.kind": "polynomial"},
+    "schedule.over": {"schedule.kind": "cosine"},
+    "schedule.floor": {"schedule.kind": "cosine"},
+    "schedule.gamma": {"schedule.kind": "exponential"},
+    "schedule.milestones": {"schedule.kind": "multistep"},
+    "scale.workers": {"scale.lr": "linear"},
+    "local.on_loss": {"engine": "local"},
+    "local.patience": {"engine": "local"},
+    "local.restarts": {"engine": "local"},
 }
 """What an example needs beside it."""
 

@@ -1,13 +1,16 @@
 """Text to numbers: streamed, split, cached; and everything a text can be that is no good."""
 
+import os
 import re
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from offbeat.core.errors import ConfigError, DataError
-from offbeat.tasks.word2vec import corpus
+from offbeat.core.errors import ConfigError, DataError, OffbeatWarning
+from offbeat.tasks.word2vec import corpus, encoded
 from offbeat.tasks.word2vec.text import tokens
 
 WORDS = ["sun", "moon", "star", "sea", "ship", "wind"]
@@ -160,3 +163,86 @@ def test_wrong_bytes_can_be_dropped_and_a_character_cut_by_the_end_is(tmp_path):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(DataError, match=r"cannot read .*nowhere: No such file"):
         load(tmp_path / "nowhere", tmp_path)
+
+
+# -- a cache that is not what it should be -----------------------------------------------------------------------------
+
+
+def damage(path: Path, how: str) -> None:
+    if how == "gone":
+        path.unlink()
+    elif how == "empty":
+        path.write_bytes(b"")
+    elif how == "short":
+        path.write_bytes(path.read_bytes()[:-1])
+    elif how == "a flipped bit":
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 64
+        path.write_bytes(data)
+    elif how == "a pipe":
+        path.unlink()
+        os.mkfifo(path)
+    elif how == "a link":
+        path.rename(path.with_name("elsewhere"))
+        path.symlink_to("elsewhere")
+    else:
+        path.write_bytes(b"[" * 100_000)
+
+
+@pytest.mark.parametrize("name", ["train.i32", "held_out.i32", "vocabulary.txt", "corpus.json"])
+@pytest.mark.parametrize("how", ["gone", "empty", "short", "a flipped bit", "a pipe", "a link", "deep nesting"])
+def test_a_damaged_cache_is_made_anew_with_a_warning(tmp_path, name, how):
+    path = write(tmp_path, prose(3000))
+    first = load(path, tmp_path, held_out=0.3, block=100)
+    expected = first.train.tolist(), first.held_out.tolist(), first.words, first.counts.tolist()
+    (folder,) = (tmp_path / "cache" / "word2vec").iterdir()
+    damage(folder / name, how)
+    if (name, how) == ("corpus.json", "short"):  # its last byte is a line end
+        again = load(path, tmp_path, held_out=0.3, block=100)
+    else:
+        with pytest.warns(OffbeatWarning, match=r"is (damaged|missing).*: it is made anew"):
+            again = load(path, tmp_path, held_out=0.3, block=100)
+    assert (again.train.tolist(), again.held_out.tolist(), again.words, again.counts.tolist()) == expected
+    assert [p.name for p in (tmp_path / "cache" / "word2vec").iterdir()] == [folder.name]
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("train.i32", np.array([0, 1, 10**6], dtype=np.int32).tobytes()),
+        ("train.i32", np.array([0, 1, -(2**31)], dtype=np.int32).tobytes()),
+        ("train.i32", b"12345"),
+        ("held_out.i32", np.array([10**6], dtype=np.int32).tobytes()),
+        ("vocabulary.txt", b"a 1\n"),
+        ("vocabulary.txt", b"a 1\na 2\n"),
+        ("vocabulary.txt", b"a 1\nb 0\n"),
+        ("vocabulary.txt", b"a 1\nb " + b"9" * 30 + b"\n"),
+        ("vocabulary.txt", b"a 1\nb\n"),
+        ("vocabulary.txt", b"\xff 1\nb 2\n"),
+    ],
+)
+def test_forged_sums_do_not_make_a_number_an_address(tmp_path, name, data):
+    """Whoever can write the cache can write its sums, too; what is out of range is still refused."""
+    path = write(tmp_path, prose(3000))
+    load(path, tmp_path)
+    (folder,) = (tmp_path / "cache" / "word2vec").iterdir()
+    (folder / name).write_bytes(data)
+    encoded.write_note(folder, {})
+    with pytest.raises(encoded.Damaged, match=f"{name} is damaged"):
+        encoded.read_corpus(folder, "")
+
+
+def test_a_cache_that_cannot_be_made_anew_is_one_line(tmp_path):
+    path = write(tmp_path, prose(3000))
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "word2vec").write_text("in the way")
+    with pytest.raises(DataError, match="cannot write the encoded text to"):
+        load(path, tmp_path)
+
+
+def test_many_may_encode_at_once(tmp_path):
+    path = write(tmp_path, prose(3000))
+    with ThreadPoolExecutor(4) as pool:
+        processes = [pool.submit(load, path, tmp_path, block=10 + k % 2) for k in range(8)]
+    assert {len(p.result().train) for p in processes}
+    assert len(list((tmp_path / "cache" / "word2vec").iterdir())) == 2

@@ -27,7 +27,7 @@ def cache(tmp_path, monkeypatch):
     def no_client(*_args, **_kwargs):
         raise DataError("npm is not installed")
 
-    monkeypatch.setattr(download, "urlopen", no_network)
+    monkeypatch.setattr(download, "opener", no_network)
     monkeypatch.setattr(registries, "_run", no_client)
     return tmp_path / "cache"
 
@@ -142,7 +142,7 @@ def test_with_its_data_it_runs(cache, capsys, monkeypatch, tmp_path):
         (["data.folds=3", "data.validation=0.1"], ["not both"]),
         (["task.model=lenet6"], ["unknown model 'lenet6' (did you mean 'lenet5'?)"]),
         (["task.size=20"], ["28x28 or 32x32, got 20x20"]),
-        (["task.scaling=none"], ["unknown scaling 'none'"]),
+        (["task.scaling=none"], ["unknown task.scaling 'none'"]),
     ],
 )
 def test_settings_of_data_that_are_wrong(refused, tmp_path, monkeypatch, settings, words):

@@ -12,9 +12,9 @@ import torch
 
 from harness import Stop
 from offbeat import solver
+from offbeat.core import memory
 from offbeat.core.errors import ConfigError
 from offbeat.engines.local import Fault, Options
-from offbeat.engines.local import arena as memory
 from offbeat.lab.config import make
 from offbeat.lab.engines import ForTests
 from offbeat.lab.runs.execute import execute

@@ -313,6 +313,7 @@ def test_a_silent_server_is_left_in_time(tmp_path, monkeypatch):
         download(
             f"http://127.0.0.1:{silent.getsockname()[1]}/x",
             tmp_path / "x",
+            most=10,
             patience=Patience(socket_seconds=60.0, open_seconds=0.2),  # the shorter of the two has ended it
         )
 
@@ -341,7 +342,8 @@ def test_after_an_interrupt_the_next_call_goes_on(tmp_path, server):
     assert (folder / "text8").read_bytes() == TEXT["text8"]
     first, second = (wanted for _, wanted in server.requests)
     assert first is None
-    assert second == f"bytes={1 << 20}-"
+    assert second is not None
+    assert 0 < int(second.removeprefix("bytes=").removesuffix("-")) < len(TEXT["text8"])
     assert sorted(files_under(tmp_path)) == ["tiny/text8"]
 
 

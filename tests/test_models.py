@@ -348,7 +348,7 @@ def test_a_task_takes_any_model_and_its_options():
         ({"model": "densenet40", "depth": 41}, "4 more than a multiple of 3, got 41"),
         ({"size": 16}, "lenet5 takes pictures of 28x28 or 32x32, got 16x16"),
         ({"size": 0}, "task.size must be a number of pixels from 1 to 1024, got 0"),
-        ({"scaling": "half"}, "unknown scaling 'half'"),
+        ({"scaling": "half"}, "unknown task.scaling 'half'"),
         ({"samples": 2000}, "task.samples must be from 1 to the 1,437 samples that there are, got 2000"),
     ],
 )

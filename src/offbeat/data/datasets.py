@@ -51,6 +51,8 @@ class PyPI:
 
     package: str
     file: str
+    most: int = 0
+    """Its bytes at most, where it holds much else; 0: as many as what is wanted of it."""
 
 
 Source = Web | Npm | Debian | PyPI
@@ -96,7 +98,9 @@ def _cifar_files(*train: str, test: str) -> tuple[RawFile, ...]:
     return (*batches, RawFile("test_batch.bin", 30_730_000, test))
 
 
-_GENSIM_WHEEL = PyPI("gensim", "gensim-4.4.0-cp311-cp311-manylinux_2_24_x86_64.manylinux_2_28_x86_64.whl")
+_GENSIM_WHEEL = PyPI(
+    "gensim", "gensim-4.4.0-cp311-cp311-manylinux_2_24_x86_64.manylinux_2_28_x86_64.whl", most=40_000_000
+)
 _GENSIM_GIT = Web("https://raw.githubusercontent.com/piskvorky/gensim/4.4.0/gensim/test/test_data/{file}")
 
 DATASETS: Mapping[str, Dataset] = {

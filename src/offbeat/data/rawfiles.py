@@ -2,25 +2,30 @@
 
 import gzip
 import hashlib
+import lzma
 import os
 import shutil
+import struct
 import tarfile
 import time
 import zipfile
 import zlib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
 from typing import IO
 
-from offbeat.core.errors import DataError
 from offbeat.data.datasets import RawFile
 
 CHUNK_BYTES = 1 << 20
 TEMPORARY = ".offbeat-"  # what a killed process leaves behind is known by this prefix
 STALE_SECONDS = 24 * 3600
-_BROKEN = (OSError, EOFError, KeyError, RuntimeError, zlib.error, zipfile.BadZipFile, tarfile.TarError)
+BROKEN = (
+    *(OSError, EOFError, KeyError, RuntimeError, ValueError, OverflowError, struct.error),
+    *(zlib.error, lzma.LZMAError, zipfile.BadZipFile, tarfile.TarError),
+)
+"""What Python's readers raise on files that are not what they should be."""
 
 
 class _UnreadableError(Exception):
@@ -31,6 +36,10 @@ def flaw(path: Path, file: RawFile) -> str | None:
     """Why `path` is not the canonical file, or None if it is."""
     if not path.exists():
         return f"{path} is missing"
+    if not path.is_file():  # a pipe would be waited for
+        return f"{path} is not a file"
+    if path.stat().st_size != file.size:
+        return difference(path, file, path.stat().st_size, "")
     digest, size = hashlib.sha256(), 0
     try:
         for chunk in _chunks(path, file.name):
@@ -50,6 +59,16 @@ def difference(path: Path, file: RawFile, size: int, sha256: str) -> str | None:
     if sha256 != file.sha256:
         return f"{path} has a wrong checksum: SHA-256 {sha256[:12]}..., expected {file.sha256[:12]}..."
     return None
+
+
+def is_regular(path: Path) -> bool:
+    """Whether it is a file itself: no link, no pipe, no device."""
+    return path.is_file() and not path.is_symlink()
+
+
+def most_packed(size: int) -> int:
+    """The most bytes that a file of this size takes in any packing that is any use."""
+    return size + size // 100 + (64 << 10)
 
 
 def variants(name: str) -> tuple[str, str, str]:
@@ -84,16 +103,17 @@ def _copy(path: Path, file: RawFile, folder: Path) -> str | None:
     try:
         with part.open("xb") as out:
             for chunk in _chunks(path, file.name):
-                out.write(chunk)
-                digest.update(chunk)
                 size += len(chunk)
                 if size > file.size:  # do not fill the disk with something else
                     break
+                out.write(chunk)
+                digest.update(chunk)
             out.flush()
             os.fsync(out.fileno())
         problem = difference(path, file, size, digest.hexdigest())
         if problem is None:
             os.replace(part, folder / file.name)
+            sync_folder(folder)
         return problem
     except _UnreadableError as error:
         return str(error)
@@ -101,12 +121,21 @@ def _copy(path: Path, file: RawFile, folder: Path) -> str | None:
         part.unlink(missing_ok=True)
 
 
+def sync_folder(folder: Path) -> None:
+    """Names that were given or taken in it last, whatever happens to the machine."""
+    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
 def _chunks(path: Path, name: str) -> Iterator[bytes]:
     try:
         with _opened(path, name) as stream:
             while chunk := stream.read(CHUNK_BYTES):
                 yield chunk
-    except _BROKEN as error:
+    except BROKEN as error:
         raise _UnreadableError(f"{path} cannot be read: {reason(error)}") from error
 
 
@@ -120,54 +149,27 @@ def _opened(path: Path, name: str) -> Iterator[IO[bytes] | gzip.GzipFile]:
             yield stream
 
 
-def unpack(archive: Path, names: Collection[str], into: Path) -> None:
-    """Take the members with these base names out of an archive; each gets its own folder, for names can repeat."""
-    try:
-        for name, stream in _members(archive, names):
-            target = into / token_hex(4) / name
-            target.parent.mkdir()
-            with stream, target.open("wb") as out:
-                shutil.copyfileobj(stream, out, CHUNK_BYTES)
-    except _BROKEN as error:
-        raise DataError(f"{archive.name} cannot be unpacked: {reason(error)}") from error
-
-
-def _members(archive: Path, names: Collection[str]) -> Iterator[tuple[str, IO[bytes]]]:
-    if archive.suffix in (".zip", ".whl"):
-        with zipfile.ZipFile(archive) as zipped:
-            for entry in zipped.infolist():
-                base = entry.filename.rpartition("/")[2]
-                if base in names:
-                    yield base, zipped.open(entry)
-        return
-    with tarfile.open(archive) as tarred:
-        for member in tarred:
-            base = member.name.rpartition("/")[2]
-            stream = tarred.extractfile(member) if base in names and member.isfile() else None
-            if stream is not None:
-                yield base, stream
-
-
 def sweep(folder: Path) -> None:
     """Remove what killed processes left here; a day old, so that nobody can still be writing it."""
     for path in folder.glob(f"{TEMPORARY}*"):
         try:
-            if time.time() - path.stat().st_mtime < STALE_SECONDS:
+            if time.time() - path.lstat().st_mtime < STALE_SECONDS:
                 continue
         except OSError:
             continue  # its owner has just removed it
-        if path.is_dir():
+        if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
 
 
 def reason(error: BaseException) -> str:
-    """One short line for an error of the system or of a library."""
+    """One short line for an error of the system or of a library; what a server sent cannot steer a terminal."""
     inner = getattr(error, "reason", None)  # what a URLError wraps
     if isinstance(inner, BaseException):
         return reason(inner)
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__)[:160]
+    line = (lines[0] if lines else type(error).__name__)[:160]
+    return "".join(c if c.isprintable() else "?" for c in line)

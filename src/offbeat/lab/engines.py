@@ -57,10 +57,14 @@ def entry(name: str) -> Entry:
 
 def build_engine(plan: "Plan", threads: int, for_tests: ForTests = ForTests()) -> "Engine":  # noqa: B008  # frozen
     """The engine that the plan names, ready to run; `threads` compute gradients in `sim`, and evaluate in all."""
-    engine = entry(plan.engine)
-    if (reason := engine.why_not(plan.solver, plan)) is not None:
+    check_fit(plan)
+    return entry(plan.engine).build(plan, threads, for_tests)
+
+
+def check_fit(plan: "Plan") -> None:
+    """Refuses a plan that its engine cannot run."""
+    if (reason := entry(plan.engine).why_not(plan.solver, plan)) is not None:
         raise ConfigError(f"the {plan.engine} engine cannot run {plan.solver_name}: {reason}")
-    return engine.build(plan, threads, for_tests)
 
 
 # -- why not ----------------------------------------------------------------------------------------------------------
@@ -73,9 +77,23 @@ def _lacking(engine: Any, rule: "Rule", plan: "Plan | None") -> str | None:
     return lacking(engine.asks, rule)
 
 
+def _not_for_real(engine: Any, rule: "Rule", plan: "Plan | None") -> str | None:
+    """A real engine, moreover, has a network of its own."""
+    from offbeat.engines.real.site import check_cluster
+
+    if (reason := _lacking(engine, rule, plan)) is not None or plan is None:
+        return reason
+    try:
+        check_cluster(plan.cluster, plan.engine)
+    except ConfigError as e:
+        return str(e)
+    return None
+
+
 def _not_in_place(engine: Any, rule: "Rule", plan: "Plan | None") -> str | None:
     """The threads engine runs no rule: a kernel of the task's does what the rule would."""
     from offbeat.core.solver import Solver
+    from offbeat.engines.real.site import check_cluster
 
     if isinstance(rule, type):
         able = rule.rate_in_place is not Solver.rate_in_place
@@ -92,6 +110,12 @@ def _not_in_place(engine: Any, rule: "Rule", plan: "Plan | None") -> str | None:
         return f"task {plan.task.name!r} cannot train in place, as word2vec can"
     if plan.partition != "shared" or plan.cluster.events or plan.cluster.delay or plan.budget.per == "worker":
         return "there are no delays, joins, losses, partitions and budgets per worker"
+    if plan.sampling != "shuffled":
+        return "it goes through the data in order: leave out data.sampling"
+    try:
+        check_cluster(plan.cluster, "threads")
+    except ConfigError as e:
+        return str(e)
     if rule.alone and plan.cluster.workers != 1:
         return f"it runs on one worker, got workers={plan.cluster.workers}: use --workers 1, or hogwild"
     return None
@@ -149,11 +173,6 @@ def _debug(plan: "Plan", threads: int, for_tests: ForTests) -> "Engine":
     from offbeat.engines.debug import Debug
 
     parts = (plan.task, plan.solver, plan.cluster, plan.feed())
-    if plan.local.patience != type(plan.local)().patience:
-        raise ConfigError(
-            f"local.patience={plan.local.patience} has no effect on the debug engine, where nobody is taken for hung: "
-            "leave it out, or use engine=local"
-        )
     return Debug(*parts, seed=plan.seed, threads=threads, options=_real(plan, for_tests))
 
 
@@ -167,8 +186,10 @@ def _threads(plan: "Plan", threads: int, for_tests: ForTests) -> "Engine":
 
 ENGINES = {
     "sim": Entry("offbeat.engines.sim:Sim", "virtual", "virtual time", _sim, _lacking),
-    "local": Entry("offbeat.engines.local:Local", "wall", "real processes", _local, _lacking),
-    "ray": Entry("offbeat.engines.ray.on_ray:OnRay", "wall", "the machines of a Ray cluster", _ray, _lacking),
-    "debug": Entry("offbeat.engines.debug:Debug", "wall", "threads of one process, for a debugger", _debug, _lacking),
+    "local": Entry("offbeat.engines.local:Local", "wall", "real processes", _local, _not_for_real),
+    "ray": Entry("offbeat.engines.ray.on_ray:OnRay", "wall", "the machines of a Ray cluster", _ray, _not_for_real),
+    "debug": Entry(
+        "offbeat.engines.debug:Debug", "wall", "threads of one process, for a debugger", _debug, _not_for_real
+    ),
     "threads": Entry("offbeat.engines.threads:Threads", "wall", "word2vec, in place", _threads, _not_in_place),
 }

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from offbeat.core.errors import ConfigError, unknown
+from offbeat.core.typed import MOST, check_options, is_finite
+from offbeat.core.units import shown
 from offbeat.optim.layerwise import LAMB, LARS
 
 Factory = Callable[[Iterable[Any]], torch.optim.Optimizer]
@@ -18,6 +20,11 @@ REFUSED = {
     "LBFGS": "it evaluates the loss several times a step through a closure, and a server has no loss to evaluate",
     "SparseAdam": "it takes sparse gradients only, and offbeat's are dense",
 }
+IDLE = {
+    "capturable": "it is for CUDA graphs, and offbeat computes on the CPU",
+    "differentiable": "nothing here differentiates through a step",
+}
+"""Options that torch takes and that can only fail."""
 OPTIMIZERS: Mapping[str, type[torch.optim.Optimizer]] = {
     **{
         name.lower(): kind
@@ -32,30 +39,31 @@ OPTIMIZERS: Mapping[str, type[torch.optim.Optimizer]] = {
 
 def optimizer_factory(name: str, **options: Any) -> Factory:
     """The factory of a named optimizer; a wrong name or option lists the right ones."""
-    if name.lower() not in OPTIMIZERS:
-        raise unknown("optimizer", name, OPTIMIZERS)
+    if not isinstance(name, str) or name.lower() not in OPTIMIZERS:
+        raise unknown("optimizer", str(name), OPTIMIZERS)
     kind = OPTIMIZERS[name.lower()]
     if kind.__name__ in REFUSED:
         raise ConfigError(f"optimizer {name!r} cannot serve here: {REFUSED[kind.__name__]}")
-    lr = options.get("lr")
-    if lr is not None and not (isinstance(lr, int | float) and 0 < lr < float("inf")):
-        raise ConfigError(f"optimizer.lr must be a positive, finite number, got {lr!r}")
-    known = {n: p.default for n, p in inspect.signature(kind).parameters.items() if n != "params"}
-    for option, value in options.items():
-        if option not in known:
-            raise unknown(f"option of optimizer {name!r}", option, known)
-        if isinstance(known[option], bool) and not isinstance(value, bool):
-            raise ConfigError(f"optimizer.{option} must be true or false, got {value!r}")
-        if type(known[option]) in (int, float) and isinstance(value, bool | str | list | dict):
-            raise ConfigError(f"optimizer.{option} must be a number, got {value!r}")
-        if isinstance(known[option], tuple) and not isinstance(value, list | tuple):
-            raise ConfigError(f"optimizer.{option} must be a list such as {list(known[option])}, got {value!r}")
+    for option in options:
+        if option not in known_options(kind):
+            raise unknown(f"option of optimizer {name!r}", option, known_options(kind))
+    if "lr" in options and not (is_finite(options["lr"]) and options["lr"] > 0):
+        raise ConfigError(f"optimizer.lr must be a positive, finite number, got {shown(options['lr'])}")
+    check_options(kind, options, "optimizer", most=MOST)
+    for option, why in IDLE.items():
+        if options.get(option):
+            raise ConfigError(f"optimizer.{option} cannot be set: {why}")
     try:
         kind([torch.zeros(2, 2, requires_grad=True)], **options)
     except (TypeError, ValueError, RuntimeError) as e:
         raise ConfigError(f"optimizer {name!r}: {str(e).splitlines()[0]}") from None
     factory: Factory = partial(kind, **options)
     return factory
+
+
+def known_options(kind: type[torch.optim.Optimizer]) -> list[str]:
+    """The options of an optimizer."""
+    return [name for name in inspect.signature(kind).parameters if name != "params"]
 
 
 def sample(factory: Factory) -> torch.optim.Optimizer | None:
@@ -79,6 +87,11 @@ def construct(factory: Factory, params: Sequence[Tensor]) -> torch.optim.Optimiz
     return made
 
 
+def probe(factory: Factory) -> torch.optim.Optimizer:
+    """What the factory makes of a small matrix, to look at its options."""
+    return construct(factory, [torch.zeros(2, 2, requires_grad=True)])
+
+
 def base_rate(factory: Factory) -> float:
     """The learning rate that an optimizer starts with."""
-    return float(factory([torch.zeros(1, requires_grad=True)]).param_groups[0]["lr"])
+    return float(probe(factory).param_groups[0]["lr"])

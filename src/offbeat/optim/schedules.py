@@ -6,7 +6,7 @@ SGD), so no schedule here ever sees it.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import cos, pi
+from math import cos, inf, pi
 
 from offbeat.core.errors import ConfigError, unknown
 
@@ -26,12 +26,20 @@ def polynomial(total: float, power: float = 1.0) -> Factor:
 
 def multistep(milestones: tuple[float, ...], gamma: float = 0.1) -> Factor:
     """eta = eta_0 gamma^(milestones passed)."""
-    return lambda t: gamma ** sum(t > m for m in milestones)
+    return lambda t: _power(gamma, sum(t > m for m in milestones))
 
 
 def exponential(unit: float, gamma: float) -> Factor:
     """eta = eta_0 gamma^(t / unit): gamma an epoch where the unit is one epoch."""
-    return lambda t: gamma ** (t / unit)
+    return lambda t: _power(gamma, t / unit)
+
+
+def _power(base: float, exponent: float) -> float:
+    """base^exponent; infinite where that is beyond all floats, and so the run diverges."""
+    try:
+        return float(base**exponent)
+    except OverflowError:
+        return inf
 
 
 def cosine(total: float, floor: float = 0.0) -> Factor:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import torch
+
 from offbeat.core.errors import ConfigError
 from offbeat.core.layout import Layout
 from offbeat.core.sparse import RowTable
@@ -14,6 +16,17 @@ from offbeat.optim.torch_stepper import ELEMENTWISE, Multipliers, TorchStepper, 
 from offbeat.optim.two_stage import TwoStage, TwoStageStepper
 
 AnyStepper = TorchStepper | TwoStageStepper | FlatSGD | RowStepper | NoStepper
+
+
+def refusal(factory: Factory, layout: Layout, multipliers: Multipliers | None = None) -> str | None:
+    """Why an optimizer cannot serve parameters of this layout, in words; None where it can."""
+    if not layout.segments:  # the clock alone: there is nothing to step
+        return None
+    try:
+        start(factory, torch.zeros(layout.size), layout, multipliers)
+    except ConfigError as e:
+        return str(e)
+    return None
 
 
 def start(factory: Factory, x0: Any, layout: Layout, multipliers: Multipliers | None = None) -> AnyStepper:
@@ -41,5 +54,6 @@ __all__ = [
     "TwoStage",
     "factors_of",
     "optimizer_factory",
+    "refusal",
     "start",
 ]

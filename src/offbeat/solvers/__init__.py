@@ -7,10 +7,11 @@ What rules share: `parameter_server/` (gradients go to a server), `local_steps.p
 from collections.abc import Mapping
 from importlib import import_module
 from inspect import Parameter, signature
-from math import isfinite
 from typing import Any
 
 from offbeat.core.errors import ConfigError, unknown
+from offbeat.core.typed import MOST, check_options, is_finite
+from offbeat.core.units import shown
 
 SOLVERS: Mapping[str, str] = {
     "plain": "offbeat.solvers.plain:Plain",
@@ -80,6 +81,8 @@ def hyper_parameters(kind: Any) -> dict[str, Any]:
 
 def build(name: str, opt: Any, options: Mapping[str, Any]) -> Any:
     """A solver by name; a wrong hyper-parameter lists the right ones."""
+    from offbeat.solvers.options import without_effect
+
     kind = solver_class(name)
     own = hyper_parameters(kind)
     extra = [k for k in STABILISERS if hasattr(kind, k)]
@@ -91,22 +94,24 @@ def build(name: str, opt: Any, options: Mapping[str, Any]) -> Any:
             raise ConfigError(f"solver {name!r} needs solver.{key}, which has no default")
     if "opt" not in signature(kind).parameters:
         raise ConfigError(f"solver {name!r} must take the optimizer's factory as its argument `opt`")
+    check_options(kind, options, "solver", most=MOST)
     made = kind(opt, **{k: v for k, v in options.items() if k in own})
     for key in extra:
         if key in options:
             setattr(made, key, _stabiliser(key, options[key]))
+    if "clip_at" in extra and made.clip is None:
+        without_effect("clip_at", made.clip_at, kind.clip_at, "without solver.clip")
     return made
 
 
 def _stabiliser(key: str, value: Any) -> Any:
+    from offbeat.solvers.options import choice
+
     if key == "clip_at":
-        if value not in ("worker", "server"):
-            raise unknown("solver.clip_at", str(value), ("worker", "server"))
-        return value
+        return choice("clip_at", value, ("worker", "server"))
     least = "above 0" if key == "clip" else "0 or more"
-    number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
-    if not number or value < 0 or (key == "clip" and value == 0):
-        raise ConfigError(f"solver.{key} must be a finite number, {least}, got {value!r}")
+    if not is_finite(value) or value < 0 or (key == "clip" and value == 0):
+        raise ConfigError(f"solver.{key} must be a finite number, {least}, got {shown(value)}")
     return float(value)
 
 

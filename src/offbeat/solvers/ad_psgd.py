@@ -36,6 +36,8 @@ class ADPSGD(StepsOnWorkers[Gossiper]):
     line = "asynchronous gossip: average with a random neighbour, then step"
     paper = "-"
     cite = ("lian2018adpsgd",)
+    vectors = 3
+    bytes_a_peer = 50
     asks: ClassVar[frozenset[type]] = frozenset({Grad, Mix})
     records: ClassVar[tuple[type, ...]] = (Gossiper, NoServer)
     replica = Gossiper

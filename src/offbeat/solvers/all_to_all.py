@@ -55,6 +55,8 @@ class AllToAll(Solver):
     line = "every worker sends its updates to all others; set staleness"
     paper = "tosi2022"
     cite = ("tosi2022",)
+    vectors = 4
+    bytes_a_peer = 30
     records: ClassVar[tuple[type, ...]] = (PeerModel, Update, NoServer)
     asks: ClassVar[frozenset[type]] = frozenset({Batch, Grad, Send})
     shows_workers: ClassVar[bool] = True

@@ -51,6 +51,7 @@ class AsyncDiLoCo(LocalSteps[DelayedNesterovServer]):
     line = "local steps; delayed Nesterov momentum on the pushed differences"
     paper = "-"
     cite = ("liu2024asynclocal", "douillard2023diloco")
+    vectors = 3
     records: ClassVar[tuple[type, ...]] = (DelayedNesterovServer, LocalWorker, Held)
     server_state = DelayedNesterovServer
 

@@ -32,6 +32,7 @@ class DanaZero(ParameterServer[DanaServer, Worker]):
     line = "per-worker momentum; workers are sent the look-ahead point"
     paper = "-"
     cite = ("hakimi2019dana",)
+    vectors = 3
     records: ClassVar[tuple[type, ...]] = (DanaServer, Worker, Held)
     server_state = DanaServer
     at_once = True

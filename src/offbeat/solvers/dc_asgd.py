@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from offbeat.optim.steppers import Factory
-from offbeat.solvers.options import flag, number
+from offbeat.solvers.options import flag, number, without_effect
 from offbeat.solvers.parameter_server import Arrival, Held, ParameterServer, Server, Worker
 
 
@@ -43,6 +43,8 @@ class DCASGD(ParameterServer[CompensatingServer, Worker]):
     def __init__(self, opt: Factory, *, lam: float = 0.04, adaptive: bool = False, decay: float = 0.95) -> None:
         self.lam = number("lam", lam)
         self.adaptive, self.decay = flag("adaptive", adaptive), number("decay", decay, 0.0, 1.0, open_end=True)
+        if not self.adaptive:
+            without_effect("decay", decay, 0.95, "without solver.adaptive")
         super().__init__(opt, correct=self._compensate if self.lam else None)
 
     def _compensate(self, s: CompensatingServer, arrival: Arrival) -> tuple[Any, float]:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from offbeat.optim.steppers import Factory
-from offbeat.solvers.options import choice, number
+from offbeat.solvers.options import choice, number, without_effect
 from offbeat.solvers.parameter_server import Arrival, ParameterServer, Server, Worker
 
 
@@ -27,6 +27,8 @@ class DelayAdaptive(ParameterServer[Server, Worker]):
     def __init__(self, opt: Factory, *, rule: str = "mishchenko", smoothness: float | None = None) -> None:
         self.rule = choice("rule", rule, ("mishchenko", "koloskova"))
         self.smoothness = None if smoothness is None else number("smoothness", smoothness, 1e-300)
+        if self.rule == "mishchenko":
+            without_effect("smoothness", smoothness, None, "with the rule 'mishchenko'")
         drops = self.rule == "koloskova" and self.smoothness is None
         self.at_once = not drops
         super().__init__(opt, correct=self._scale, gate=self._within if drops else None)

@@ -5,10 +5,10 @@ from typing import Any, ClassVar
 
 from offbeat.core.effects import Reduced
 from offbeat.core.solver import World
-from offbeat.optim.steppers import Factory, optimizer_factory
+from offbeat.optim.steppers import Factory, optimizer_factory, refusal
 from offbeat.optim.worker_stepper import WorkerStepper, revived
 from offbeat.solvers.local_sgd import LocalReplica, LocalSGD
-from offbeat.solvers.options import number
+from offbeat.solvers.options import number, without_effect
 from offbeat.solvers.replica import NoServer, Replica
 
 
@@ -36,6 +36,7 @@ class DiLoCo(LocalSGD[DiLoCoReplica]):
     """
 
     line = "local steps, then a Nesterov step on how far they came"
+    vectors = 3
     cite: ClassVar[tuple[str, ...]] = ("douillard2023diloco",)
     records: ClassVar[tuple[type, ...]] = (DiLoCoReplica, NoServer)
     replica: ClassVar[type[Replica]] = DiLoCoReplica
@@ -48,7 +49,12 @@ class DiLoCo(LocalSGD[DiLoCoReplica]):
         if outer.lower() == "sgd":
             momentum = number("outer_momentum", outer_momentum, 0.0, 1.0, open_end=True)
             options |= {"momentum": momentum, "nesterov": momentum > 0}
+        else:
+            without_effect("outer_momentum", outer_momentum, 0.9, f"with solver.outer={outer!r}")
         self.outer_optimizer = optimizer_factory(outer, **options)
+
+    def why_not(self, world: World) -> str | None:
+        return super().why_not(world) or refusal(self.outer_optimizer, world.layout)
 
     def init_worker(self, rank: int, x0: Any, world: World) -> DiLoCoReplica:
         w = super().init_worker(rank, x0, world)

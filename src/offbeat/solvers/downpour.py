@@ -71,6 +71,7 @@ class Downpour(ParameterServer[Server, DownpourWorker]):
     line = "ASGD with local steps between pushes and fetches"
     paper = "jain2018"
     cite = ("dean2012", "duchi2011adagrad")
+    vectors = 4
     records: ClassVar[tuple[type, ...]] = (Server, DownpourWorker, Held, AccruedPush)
     worker_state = DownpourWorker
 

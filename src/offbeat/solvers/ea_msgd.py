@@ -33,6 +33,7 @@ class EAMSGD(EASGD[TiedMomentumReplica]):
     """
 
     line = "EASGD with Nesterov momentum on the workers"
+    vectors = 4
     records: ClassVar[tuple[type, ...]] = (TiedMomentumReplica, Centre)
     replica: ClassVar[type[Replica]] = TiedMomentumReplica
 

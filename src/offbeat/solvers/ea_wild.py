@@ -7,7 +7,7 @@ from offbeat.core.effects import Grad, Lock, SharedAdd, SharedRead, Unlock
 from offbeat.core.solver import Round
 from offbeat.optim.steppers import Factory
 from offbeat.solvers.elastic import Elastic, T
-from offbeat.solvers.options import flag, whole
+from offbeat.solvers.options import MOST_CHUNKS, flag, whole
 
 
 class EAWild(Elastic[T]):
@@ -29,6 +29,7 @@ class EAWild(Elastic[T]):
     line = "EASGD by groups over shared memory, without a lock"
     paper = "wongpanich2020"
     cite = ("wongpanich2020", "zhang2015easgd")
+    vectors = 3
     asks: ClassVar[frozenset[type]] = frozenset({Grad, SharedRead, SharedAdd, Lock, Unlock})
 
     def __init__(
@@ -44,7 +45,7 @@ class EAWild(Elastic[T]):
     ) -> None:
         super().__init__(opt, alpha, rho, period)
         self.locked, self.atomic = flag("locked", locked), flag("atomic", atomic)
-        self.chunks = whole("chunks", chunks)
+        self.chunks = whole("chunks", chunks, most=MOST_CHUNKS)
 
     def round(self, w: T) -> Round:
         if w.x is None:  # it has just joined, and begins at the centre

@@ -10,7 +10,7 @@ from offbeat.optim.clipping import clipped
 from offbeat.optim.steppers import Factory
 from offbeat.solvers.ea_wild import EAWild
 from offbeat.solvers.elastic import Centre, TiedReplica
-from offbeat.solvers.options import choice, whole
+from offbeat.solvers.options import choice, whole, without_effect
 from offbeat.solvers.replica import Replica
 
 
@@ -59,6 +59,8 @@ class EAWildGroups(EAWild[Member]):
     ) -> None:
         super().__init__(opt, alpha=alpha, rho=rho, period=period, locked=locked, chunks=chunks, atomic=atomic)
         self.group, self.grouping = whole("group", group), choice("grouping", grouping, ("fixed", "random"))
+        if self.group == 1:
+            without_effect("grouping", grouping, "fixed", "with solver.group=1")
         self.takes_in = self.group == 1
 
     def springs(self, world: World) -> int:

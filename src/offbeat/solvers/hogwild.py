@@ -8,7 +8,7 @@ from offbeat.core.effects import Applied, Grad, Lock, SharedAdd, SharedRead, Ste
 from offbeat.core.solver import Round, Shown, Solver, World
 from offbeat.optim.clipping import clipped
 from offbeat.optim.steppers import Factory
-from offbeat.solvers.options import additive, flag, whole
+from offbeat.solvers.options import MOST_CHUNKS, additive, flag, whole
 
 
 @dataclass(slots=True)
@@ -49,6 +49,7 @@ class Hogwild(Solver):
     line = "threads add to a shared vector without a lock"
     paper = "wongpanich2020"
     cite = ("recht2011hogwild",)
+    vectors = 1
     records: ClassVar[tuple[type, ...]] = (Shared, Thread)
     asks: ClassVar[frozenset[type]] = frozenset({Grad, SharedRead, SharedAdd, Lock, Unlock})
     clip: float | None = None
@@ -56,7 +57,7 @@ class Hogwild(Solver):
     def __init__(self, opt: Factory, *, locked: bool = False, chunks: int = 8, atomic: bool = True) -> None:
         self.eta = additive(opt, "hogwild", "threads share no state but x, and only additions commute")
         self.locked, self.atomic = flag("locked", locked), flag("atomic", atomic)
-        self.chunks = whole("chunks", chunks)
+        self.chunks = whole("chunks", chunks, most=MOST_CHUNKS)
 
     def init_server(self, x0: Any, world: World) -> Shared:
         return Shared(x0)

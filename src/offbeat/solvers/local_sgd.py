@@ -44,6 +44,7 @@ class LocalSGD(StepsOnWorkers[L]):
 
     line = "H steps alone, then the parameters are averaged"
     paper = "-"
+    vectors = 1
     cite: ClassVar[tuple[str, ...]] = ("stich2019local", "lin2020postlocal")
     asks: ClassVar[frozenset[type]] = frozenset({Grad, AllReduce})
     records: ClassVar[tuple[type, ...]] = (LocalReplica, NoServer)

@@ -29,6 +29,7 @@ class MultiASGD(ParameterServer[VelocitiesServer, Worker]):
     line = "ASGD with a momentum buffer for each worker, on the server"
     paper = "wongpanich2020"
     cite = ("hakimi2019dana",)
+    vectors = 3
     records: ClassVar[tuple[type, ...]] = (VelocitiesServer, Worker, Held)
     server_state = VelocitiesServer
     at_once = True

@@ -21,6 +21,7 @@ class Phased(ParameterServer[Server, Worker]):
     line = "synchronous or single-worker start, asynchronous after some epochs"
     paper = "jain2018"
     cite = ("dean2012",)
+    vectors = 3
 
     def __init__(self, opt: Factory, *, start: str = "sync", epochs: float = 1.0) -> None:
         self.start, self.epochs = choice("start", start, ("sync", "single")), number("epochs", epochs)

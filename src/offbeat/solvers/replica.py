@@ -9,7 +9,7 @@ from offbeat.core.reduction import weighted_mean
 from offbeat.core.solver import Shown, Solver, World
 from offbeat.optim.clipping import clipped
 from offbeat.optim.factories import base_rate
-from offbeat.optim.steppers import Factory
+from offbeat.optim.steppers import Factory, refusal
 from offbeat.optim.worker_stepper import WorkerStepper, revived
 
 
@@ -60,6 +60,9 @@ class StepsOnWorkers(Solver, Generic[R]):
     def __init__(self, opt: Factory) -> None:
         self.opt = opt
         self.eta = base_rate(opt)
+
+    def why_not(self, world: World) -> str | None:
+        return super().why_not(world) or refusal(self.opt, world.layout, self.multipliers)
 
     def init_server(self, x0: Any, world: World) -> Any:
         return NoServer(x0)

@@ -51,6 +51,7 @@ class Ringleader(ParameterServer[RingleaderServer, Worker]):
     line = "ASGD over a table of every worker's gradients: right for different data"
     paper = "-"
     cite = ("maranjyan2025ringleader",)
+    vectors = 3
     records: ClassVar[tuple[type, ...]] = (RingleaderServer, GradientSums, Worker, Held)
     server_state = RingleaderServer
 

@@ -66,6 +66,7 @@ class SGP(StepsOnWorkers[Pusher]):
     line = "push-sum gossip over an exponential graph"
     paper = "-"
     cite = ("assran2019sgp",)
+    vectors = 4
     asks: ClassVar[frozenset[type]] = frozenset({Grad, Send, Wait})
     records: ClassVar[tuple[type, ...]] = (Pusher, NoServer, Share)
     replica = Pusher

@@ -36,6 +36,7 @@ class SlowMo(LocalSGD[SlowReplica]):
     """
 
     line = "local SGD with a slow momentum over the averages"
+    vectors = 3
     cite: ClassVar[tuple[str, ...]] = ("wang2020slowmo",)
     records: ClassVar[tuple[type, ...]] = (SlowReplica, NoServer)
     replica: ClassVar[type[Replica]] = SlowReplica

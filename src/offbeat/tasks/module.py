@@ -56,6 +56,7 @@ class ModuleTask:
         self.classes = classes
         self._about = dict(about or {})
         self._make = model
+        self._usual = torch.get_default_dtype()  # a factory's models are made in it, whenever they are made
         self._prototype = self._build(0)
         named = [(n, p) for n, p in self._prototype.named_parameters() if p.requires_grad]
         if not named:
@@ -190,8 +191,13 @@ class ModuleTask:
             return copy.deepcopy(self._make)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            with refuse_gpu():
-                made = self._make()
+            now = torch.get_default_dtype()
+            torch.set_default_dtype(self._usual)
+            try:
+                with refuse_gpu():
+                    made = self._make()
+            finally:
+                torch.set_default_dtype(now)
         if not isinstance(made, nn.Module):
             raise ConfigError(f"the model must be an nn.Module or a function that makes one, got {type(made).__name__}")
         return made

@@ -16,6 +16,7 @@ from offbeat.tasks.scores import class_scores
 from offbeat.tasks.sparsity import Sparsity, hypergraph_of
 
 _SUPPORTS = ("random", "groups")
+_LARGEST = 10**8  # 800 MB an array, of which making the data takes a few
 
 
 class SparseLogistic:
@@ -40,6 +41,13 @@ class SparseLogistic:
     ) -> None:
         if support not in _SUPPORTS:
             raise unknown("support", str(support), _SUPPORTS)
+        if not data_seed < 2**32:
+            raise ConfigError(f"task.data_seed must be below 2^32, got {data_seed}")
+        if max(samples, features, samples * (features if support == "random" else nonzeros)) > _LARGEST:
+            raise ConfigError(
+                f"sparse-logistic makes data of at most {_LARGEST:,} numbers, got {samples:,} samples of "
+                f"{features:,} features"
+            )
         if samples < 2 or features < 1 or not 1 <= nonzeros <= features or l2 < 0 or data_seed < 0:
             raise ConfigError(
                 "sparse-logistic needs samples >= 2, 1 <= nonzeros <= features, l2 >= 0 and data_seed >= 0, "

@@ -15,6 +15,7 @@ from offbeat.core.errors import ConfigError, unknown
 from offbeat.core.units import format_duration, parse_duration, shown
 
 FOREVER = 1e100  # seconds
+MOST_VALUES = 100_000  # of an empirical distribution
 MAX_SPREAD = 1e6  # std / mean; beyond it the samples are zeros and a few giants, and their formulas lose all digits
 
 Floats = NDArray[np.float64]
@@ -245,6 +246,8 @@ def parse_distribution(value: object, what: str = "distribution") -> Distributio
     if name not in EXAMPLES:
         raise unknown(f"distribution for {what}" if what != "distribution" else what, name, EXAMPLES)
     values = inside.split(",") if inside and inside.strip() else []
+    if len(values) > MOST_VALUES:
+        raise ConfigError(f"{what}: {name} takes at most {MOST_VALUES:,} values, got {len(values):,}")
     match name, values:
         case "constant", [time]:
             return Constant(parse_duration(time, f"{what}: constant value"))

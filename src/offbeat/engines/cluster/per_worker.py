@@ -1,5 +1,6 @@
 """Times that differ from worker to worker."""
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -36,7 +37,10 @@ class PerWorker:
         return cls(parse_distribution(time, what), named)
 
     def applies_to(self, worker: int) -> bool:
-        return self.workers is None or worker in self.workers
+        if self.workers is None:
+            return True
+        place = bisect_left(self.workers, worker)  # they are sorted, and may be a million
+        return place < len(self.workers) and self.workers[place] == worker
 
     def __str__(self) -> str:
         return str(self.distribution) + ("" if self.workers is None else f"@{format_workers(self.workers)}")

@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 
 from offbeat.core.errors import ConfigError
+from offbeat.core.memory import require
 from offbeat.core.solver import Shown
 from offbeat.core.sparse import RowTable
 from offbeat.core.task import Buffers
 from offbeat.core.units import format_size
 from offbeat.engines.real.board import HEADER, REAL, WHOLE, Board
-from offbeat.engines.real.machine import available_bytes
 
 _PAGE = 4096
 _TENSORS_PER_MESSAGE = 8  # how many vectors of the parameters' size a message may hold
@@ -249,12 +249,7 @@ def create(shape: Shape) -> Arena:
     w, n = shape.workers, shape.nbytes
     needed = (4 * w + 3) * n + w * 2 * shape.buffers  # shared: slots in use; private vectors come on top
     needed += (4 * w + 6) * n
-    available = available_bytes()
-    if needed > available:
-        raise ConfigError(
-            f"{w} workers with vectors of {format_size(n)} need about {format_size(needed)} of memory, "
-            f"but only {format_size(available)} are available: use fewer workers"
-        )
+    require(needed, f"{w} workers with vectors of {format_size(n)}", "use fewer workers")
     fd = os.memfd_create("offbeat", os.MFD_CLOEXEC)
     try:
         return Arena(fd, shape)

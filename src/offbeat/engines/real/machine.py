@@ -19,18 +19,6 @@ _OTHER_FILES = 24
 # -- memory and files -----------------------------------------------------------------------------------------------
 
 
-def available_bytes() -> int:
-    """Memory that can still be had: the machine's, or what the control group leaves."""
-    found = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
-    limits = [int(found[1]) * 1024] if found else []
-    names = [("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")]
-    for group in _groups():
-        for limit, used in names:
-            with contextlib.suppress(OSError, ValueError):  # the other version of groups, or no limit
-                limits.append(int((group / limit).read_text()) - int((group / used).read_text()))
-    return max(0, min(limits, default=2**63))
-
-
 def times_out_of_memory() -> int:
     """How often the kernel has killed a process, here or in our control group, because memory ran out."""
     files = [Path("/proc/vmstat"), *(g / n for g in _groups() for n in ("memory.events", "memory.oom_control"))]

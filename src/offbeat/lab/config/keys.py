@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from offbeat.core.errors import ConfigError, unknown
+from offbeat.core.units import shown
 from offbeat.engines.cluster import Cluster
 from offbeat.lab.config.config import Config
 
@@ -15,14 +16,20 @@ NAMED = ("task", "solver", "optimizer")
 """Sections whose further keys belong to what their `name` chooses; a bare name stands for the whole section."""
 
 
+_DEPTH = 8
+"""Levels of a configuration: sections, tables in them, and lists."""
+
+
 def put(values: dict[str, Any], key: str, value: Any) -> None:
     """Sets a dotted key, `optimizer.lr`."""
+    if not isinstance(key, str):
+        raise ConfigError(f"keys must be text, got {shown(key)}")
     at = values
-    *path, last = key.split(".")
+    *path, last = key.split(".", maxsplit=_DEPTH)
     for part in path:
         at = at.setdefault(part, {})
         if not isinstance(at, dict):
-            raise ConfigError(f"key {key!r} goes through {part!r}, which is a value and not a section")
+            raise ConfigError(f"key {shown(key)} goes through {part!r}, which is a value and not a section")
     # A new length of the run replaces the old one, whatever its unit.
     if path == ["budget"] and last in LENGTHS:
         for unit in LENGTHS:
@@ -66,13 +73,33 @@ def check_keys(values: Mapping[str, Any]) -> None:
             raise unknown("key", name, sections)
         if not isinstance(section, dict):
             if any(k.startswith(f"{name}.") for k in known):
-                raise ConfigError(f"{name} must be a section with keys, got {section!r}")
+                raise ConfigError(f"{name} must be a section with keys, got {shown(section)}")
             continue
         if name in NAMED:
             continue
         for field in section:
             if f"{name}.{field}" not in known:
                 raise unknown("key", f"{name}.{field}", known)
+
+
+def check_plain(values: Any, key: str = "", depth: int = 0) -> None:
+    """Refuses what no file would hold: deep nesting, keys that are not text, gaps in lists, giant numbers."""
+    if isinstance(values, Mapping):
+        if depth == _DEPTH:
+            raise ConfigError(f"{shown(key)} is nested too deeply: {_DEPTH} levels are enough")
+        for name, value in values.items():
+            if not isinstance(name, str):
+                raise ConfigError(f"keys must be text, got {shown(name)}{f' in {key}' if key else ''}")
+            check_plain(value, f"{key}.{name}" if key else name, depth + 1)
+    elif isinstance(values, list | tuple):
+        if depth == _DEPTH:
+            raise ConfigError(f"{shown(key)} is nested too deeply: {_DEPTH} levels are enough")
+        for value in values:
+            if value is None:
+                raise ConfigError(f"{key} must have a value at every place of its list, got {shown(values)}")
+            check_plain(value, key, depth + 1)
+    elif isinstance(values, int) and abs(values) >= 2**1000:
+        raise ConfigError(f"{key} is a number of {values.bit_length():,} bits, which no setting can hold")
 
 
 def combinations(grid: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:

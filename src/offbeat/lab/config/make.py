@@ -7,10 +7,12 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from offbeat.core.errors import ConfigError, unknown
+from offbeat.core.units import shown
 from offbeat.engines.cluster import Cluster
 from offbeat.lab.config.code import load_code, stand_here
 from offbeat.lab.config.config import Config
-from offbeat.lab.config.keys import LENGTHS, check_keys, known_keys, merge
+from offbeat.lab.config.ignored import refuse_ignored
+from offbeat.lab.config.keys import LENGTHS, check_keys, check_plain, known_keys, merge
 from offbeat.lab.config.objects import NONE, Objects, given_as_objects, say_objects
 from offbeat.solvers import SOLVERS, solver_class
 from offbeat.tasks import TASKS, settings
@@ -31,6 +33,7 @@ def make(values: Mapping[str, Any], objects: Objects = NONE) -> Config:
         raise ConfigError(f"{say_objects(objects_of)}, which no file can hold: run the script again")
     merged: dict[str, Any] = {}
     merge(merged, values)
+    check_plain(merged)
     check_keys(merged)
     objects.check_settings(merged)
     suited = _suited(merged, objects)
@@ -64,6 +67,7 @@ def make(values: Mapping[str, Any], objects: Objects = NONE) -> Config:
     except ValidationError as e:
         raise ConfigError(_first(e)) from None
     config.batch  # noqa: B018  # raises if the global batch cannot be shared
+    refuse_ignored(config)
     return config
 
 
@@ -109,4 +113,4 @@ def _first(error: ValidationError) -> str:
     if isinstance(e.get("input"), dict | BaseModel):
         return f"{key}: {message}" if key else message
     must = "" if message.startswith("must") else "must be "
-    return f"{key} {must}{message}, got {e['input']!r}"
+    return f"{key} {must}{message}, got {shown(e['input'])}"

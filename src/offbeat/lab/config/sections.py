@@ -5,9 +5,10 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from offbeat.core.budget import Amount, Budget, Target
+from offbeat.core.budget import LARGEST, Amount, Budget, Target
 from offbeat.core.units import parse_duration
 from offbeat.data import partitions
+from offbeat.engines.cluster import MOST_WORKERS
 
 Factor = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -64,7 +65,7 @@ class DataConfig(Section):
     partition: str = "shared"  # shared, interleaved, split, split-labels, dirichlet(0.5), size-skew(1)
     sampling: Literal["shuffled", "replacement"] = "shuffled"
     validation: float | None = Field(None, gt=0, lt=1)  # share of the training set to evaluate on
-    folds: int | None = Field(None, ge=2)  # of cross-validation; `fold` is the one held out
+    folds: int | None = Field(None, ge=2, lt=2**31)  # of cross-validation; `fold` is the one held out
     fold: int | None = Field(None, ge=0)
 
     @model_validator(mode="before")
@@ -96,8 +97,8 @@ class DataConfig(Section):
 
 class BudgetConfig(Section):
     epochs: float | None = Field(None, gt=0)
-    samples: int | None = Field(None, ge=1)
-    updates: int | None = Field(None, ge=1)
+    samples: int | None = Field(None, ge=1, le=LARGEST)
+    updates: int | None = Field(None, ge=1, le=LARGEST)
     seconds: float | None = Field(None, gt=0)
     until: str | None = None
     per: Literal["global", "worker"] = "global"
@@ -139,9 +140,9 @@ class ScheduleConfig(Section):
     kind: Literal["constant", "polynomial", "multistep", "exponential", "cosine"] = "constant"
     warmup: str | None = None  # 5epochs, 1000samples
     over: str | None = None  # default: the budget
-    power: float = Field(1.0, gt=0)
+    power: float = Field(1.0, gt=0, le=1000)
     milestones: tuple[str, ...] = ()
-    gamma: float = Field(0.1, gt=0)
+    gamma: float = Field(0.1, gt=0, le=10)
     floor: float = Field(0.0, ge=0, le=1)
 
     @field_validator("warmup", "over", "milestones")
@@ -160,14 +161,14 @@ class ScaleConfig(Section):
     asynchronous SGD: halve learning rate and batch when the workers double.
     """
 
-    workers: int = Field(1, ge=1)
+    workers: int = Field(1, ge=1, le=MOST_WORKERS)
     lr: Literal["none", "linear", "inverse"] = "none"
     batch: Literal["none", "inverse"] = "none"
 
 
 class RecordConfig(Section):
     gap: bool = True
-    saves_per_epoch: float = Field(0, ge=0)
+    saves_per_epoch: float = Field(0, ge=0, le=1_000_000)
     diagnose_every: int | None = Field(None, ge=1)  # compare every so many gradients with the fresh one
 
 
@@ -176,7 +177,7 @@ class LocalConfig(Section):
 
     on_loss: Literal["restart", "leave out"] = "restart"
     patience: str = "60s"
-    restarts: int = Field(20, ge=0)
+    restarts: int = Field(20, ge=0, le=1_000_000)
 
     @field_validator("patience", mode="before")
     @classmethod

@@ -16,6 +16,8 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"cannot read {path}: {e.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
         raise ConfigError(f"{path} is not valid TOML: {e}") from None
+    except ValueError:  # Python reads whole numbers of at most 4,300 digits
+        raise ConfigError(f"{path} holds a number that no setting can hold") from None
     except RecursionError:
         raise ConfigError(f"{path} is nested too deeply") from None
 
@@ -29,6 +31,8 @@ def parse_setting(text: str) -> tuple[str, Any]:
         return key.strip(), tomllib.loads(f"v = {value}")["v"]
     except tomllib.TOMLDecodeError:
         return key.strip(), value.strip()
+    except ValueError:  # Python reads whole numbers of at most 4,300 digits
+        raise ConfigError(f"--set {key.strip()} is a number that no setting can hold") from None
     except RecursionError:
         raise ConfigError(f"--set {key.strip()} is nested too deeply") from None
 

@@ -1,4 +1,4 @@
-"""The conditions under which a run computes: its cores, one thread a gradient, and what Ctrl-C does."""
+"""The conditions under which a run computes: its cores, and what Ctrl-C does."""
 
 import os
 import signal
@@ -7,10 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import torch
-
 from offbeat.core.interruption import heeded, note
-from offbeat.engines.pool import single_threaded
 from offbeat.lab.watch import Watch
 
 
@@ -20,27 +17,15 @@ def cores() -> int:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """One intra-op thread for the time of the run: more would change bits. This thread computes gradients, too."""
-    before = torch.get_num_threads()
-    single_threaded()
-    try:
-        with torch.inference_mode(False), torch.autocast("cpu", enabled=False):  # whatever the caller is in
-            yield
-    finally:
-        torch.set_num_threads(before)
-
-
-@contextmanager
 def interruptible(watch: Watch) -> Iterator[None]:
-    """Ctrl-C, SIGTERM and SIGHUP end the run at the next event; a second one ends it at once."""
+    """Ctrl-C, SIGTERM and SIGHUP end the run at its next event; a second one, or one before the first, at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def stop(number: int, frame: Any) -> None:
         note(number)
-        if watch.interrupted:
+        if watch.interrupted or not watch.begun:
             raise KeyboardInterrupt
         watch.interrupted = True
 

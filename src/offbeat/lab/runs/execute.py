@@ -12,13 +12,15 @@ from typing import Any
 
 import pyarrow as pa
 
+from offbeat.core.bits import usual_torch
 from offbeat.core.errors import ConfigError, OffbeatError, StoreError
 from offbeat.core.task import Point
 from offbeat.engines.protocol import Engine
 from offbeat.lab.engines import ForTests, build_engine, entry
-from offbeat.lab.runs.conditions import cores, interruptible, one_thread
+from offbeat.lab.runs.conditions import cores, interruptible
 from offbeat.lab.runs.folder import UNFINISHED, Folder, metrics_table, trace_table, versions
 from offbeat.lab.runs.plan import Plan
+from offbeat.lab.runs.ready import check, try_out
 from offbeat.lab.runs.result import Run
 from offbeat.lab.runs.summary import summary
 from offbeat.lab.watch import Watch, diagnose, ratio
@@ -57,6 +59,8 @@ def execute(
             raise KeyboardInterrupt(kept)
         return done
 
+    if out is None or not Folder(out).exists():
+        try_out(plan)
     if out is None:
         return run(None, None)
     folder = Folder(out)
@@ -67,11 +71,13 @@ def execute(
             info = folder.read()
             _check_same(plan, info, out, again)
             if again:
+                try_out(plan)  # before what is there goes
                 folder.clear()
             elif info["status"] not in UNFINISHED:
                 return replace(Run.load(out, task=plan.task), shown=True)
             elif (out / "checkpoint.safetensors").exists():
                 _check_versions(info, out)
+                check(plan)
                 resume = info
             else:
                 folder.clear()
@@ -89,11 +95,11 @@ def _check_same(plan: Plan, info: dict[str, Any], out: Path, again: bool) -> Non
 
 def _check_versions(info: dict[str, Any], out: Path) -> None:
     then, now = info.get("versions", {}), versions()
-    for name in ("torch", "offbeat"):
+    for name, called in (("torch", "torch "), ("offbeat", "offbeat "), ("cpu", "the processor ")):
         if then.get(name) != now[name]:
             raise StoreError(
-                f"{out} cannot be resumed: it was started with {name} {then.get(name)}, this is {now[name]}; "
-                "--again starts it anew"
+                f"{out} cannot be resumed: it was started with {called}{then.get(name)}, this is {now[name]}, and the "
+                "bits would not be the same; --again starts it anew"
             )
 
 
@@ -115,7 +121,7 @@ def _run(
         "task": plan.task.describe(),
         "created": _now(),
     }
-    with one_thread():
+    with usual_torch():
         engine = build()
         watch = watching(plan, engine, folder)
         begun = False

@@ -24,6 +24,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from offbeat.core.bits import cpu_type
 from offbeat.core.errors import StoreError
 from offbeat.core.format import FORMAT, check_format, json_safe
 from offbeat.core.trace import Row
@@ -59,7 +60,7 @@ def versions() -> dict[str, str]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": np.__version__,
-        "machine": platform.machine(),
+        "cpu": cpu_type(),
     }
 
 

@@ -14,6 +14,7 @@ from offbeat.data import partitions
 from offbeat.data.balance import statistics
 from offbeat.engines.cluster import Cluster
 from offbeat.lab.config import NONE, Config, Objects
+from offbeat.lab.config.ignored import refuse_ignored_with
 from offbeat.lab.config.sections import LocalConfig, RayConfig
 from offbeat.lab.engines import entry
 from offbeat.lab.runs.address import address, code_of
@@ -123,6 +124,7 @@ class Plan:
 def build(config: Config, objects: Objects = NONE) -> Plan:
     """The plan of a configuration, with `objects` in place of what it would make by name."""
     task = task_of(config) if objects.task is None else hold_out(objects.task, config)
+    refuse_ignored_with(task, config)
     solver = solver_of(config, task) if objects.solver is None else objects.solver
     budget_config = config.budget
     if not budget_config.given:  # a target alone still ends

@@ -1,10 +1,13 @@
 """From a configuration to the rule that runs: solver, optimizer, schedule, and the growth of the batch."""
 
+from fnmatch import fnmatchcase
+
 from offbeat import solvers
 from offbeat.core.budget import Amount
-from offbeat.core.errors import ConfigError
+from offbeat.core.errors import ConfigError, unknown
 from offbeat.core.solver import Solver
 from offbeat.core.task import Task
+from offbeat.core.units import shown
 from offbeat.lab.config import Config
 from offbeat.optim.schedules import Schedule
 from offbeat.optim.steppers import Factory, TwoStage, optimizer_factory
@@ -28,14 +31,12 @@ def solver_of(config: Config, task: Task) -> Solver:
             floor=s.floor,
         )
     if config.optimizer.multipliers:
+        names = [segment.name for segment in task.layout.segments]
+        for pattern in config.optimizer.multipliers:
+            if not any(fnmatchcase(name, pattern) for name in names):
+                raise unknown("parameter in optimizer.multipliers", pattern, names)
         made.multipliers = config.optimizer.multipliers
     return made
-
-
-def check_rule(config: Config) -> None:
-    """Wrong options of solver or optimizer, found without the task: for many runs, before the first of them."""
-    optimizer = optimizer_factory(config.optimizer.name, lr=config.lr, **config.optimizer.options)
-    solvers.build(config.solver.name, optimizer, config.solver.options)
 
 
 def _optimizer(config: Config, task: Task) -> Factory:
@@ -44,7 +45,7 @@ def _optimizer(config: Config, task: Task) -> Factory:
         return made
     first = dict(config.optimizer.first)
     if "name" not in first or "for" not in first:
-        raise ConfigError(f"optimizer.first needs a name and for = '5epochs', got {config.optimizer.first}")
+        raise ConfigError(f"optimizer.first needs a name and for = '5epochs', got {shown(config.optimizer.first)}")
     samples = _in_samples(str(first.pop("for")), task, "optimizer.first.for")
     return TwoStage(optimizer_factory(**{"lr": config.lr, **first}), made, samples)
 

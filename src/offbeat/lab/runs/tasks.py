@@ -2,11 +2,14 @@
 
 import inspect
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
 from offbeat import solvers
+from offbeat.core.bits import usual_torch
 from offbeat.core.errors import ConfigError, unknown
 from offbeat.core.task import Task
+from offbeat.core.typed import check_options
 from offbeat.data import holdout
 from offbeat.lab.config import Config, given_as_objects, make
 from offbeat.lab.config.code import load_code
@@ -68,10 +71,12 @@ def build_task(name: str, options: Mapping[str, Any], batch: int) -> Task:
             if not settable:
                 raise ConfigError(f"task {name!r} has no options, got {key!r}")
             raise unknown(f"option of task {name!r}", key, settable)
+    if name in TASKS:
+        check_options(factory, given, "task")
     if name == "quadratic":
         given["batch"] = batch  # noise is that of a mean over the batch
     try:
-        with refuse_gpu():
+        with refuse_gpu(), usual_torch() if name in TASKS else nullcontext():
             made = factory(**given)
     except TypeError as e:
         raise ConfigError(f"task {name!r} cannot be made: {e}") from None

@@ -9,9 +9,10 @@ from offbeat.core.budget import Target
 from offbeat.engines.cluster import Cluster
 from offbeat.lab.config import make, put
 from offbeat.lab.engines import entry
-from offbeat.lab.runs.rules import check_rule
+from offbeat.lab.runs.plan import build
+from offbeat.lab.runs.ready import try_out, try_target
 from offbeat.lab.studies.cells import Cell
-from offbeat.lab.studies.sweep import Sweep
+from offbeat.lab.studies.sweep import Sweep, check_count
 from offbeat.report.numbers import known, mean, spread
 from offbeat.report.targets import reference
 from offbeat.solvers import solver_class
@@ -62,6 +63,7 @@ def plan_comparison(
     """One cell a solver and seed; `own` has settings for one solver alone, such as a learning rate tuned for it."""
     from copy import deepcopy
 
+    check_count(len(solvers) * len(seeds))
     cells = []
     for solver in solvers:
         for seed in seeds:
@@ -75,7 +77,10 @@ def plan_comparison(
                 cluster.setdefault("workers", 4)
                 values["cluster"] = Cluster.parse(**cluster).alone().to_dict()
             config = make(values)
-            check_rule(config)
+            if seed == seeds[0]:
+                plan = build(config)
+                try_out(plan)
+                try_target(plan)
             cells.append(
                 Cell(config.plain(), folder / f"{solver.replace(':', '.')}-{seed}", {"solver": solver, "seed": seed})
             )

@@ -3,10 +3,11 @@
 import time
 from typing import Any
 
+from offbeat.core.bits import usual_torch
 from offbeat.core.feed import Feed
 from offbeat.core.units import format_size
 from offbeat.lab.config import Config, make, to_toml
-from offbeat.lab.runs.conditions import cores, one_thread
+from offbeat.lab.runs.conditions import cores
 from offbeat.lab.runs.plan import Plan, build
 from offbeat.lab.studies.sweep import Sweep
 
@@ -18,7 +19,7 @@ def gradient_seconds(plan: Plan, feed: Feed) -> float:
     """Wall time of one gradient on one core: the fastest of a few."""
     point = plan.task.init(plan.seed)
     times = []
-    with one_thread():
+    with usual_torch():
         for k in range(_PROBES + 1):
             batch = feed.indices(0, k)
             started = time.perf_counter()

@@ -17,10 +17,10 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from offbeat.core.bits import hold_still, usual_torch
 from offbeat.core.errors import ConfigError, StoreError
 from offbeat.core.layout import Layout
 from offbeat.core.task import Point, Task
-from offbeat.engines.pool import single_threaded
 from offbeat.lab.config import given_as_objects
 from offbeat.lab.runs.conditions import cores
 from offbeat.lab.runs.folder import Folder
@@ -199,16 +199,11 @@ def _side_by_side(
     score: Callable[[Any], dict[str, float]], items: Sequence[Any], threads: int, progress: Callable[[int, int], None]
 ) -> list[dict[str, float]]:
     """Points in parallel, each on one thread: the same numbers whatever the pool."""
-    before = torch.get_num_threads()
-    single_threaded()
     out = []
-    try:
-        with ThreadPoolExecutor(threads, initializer=single_threaded) as executor:
-            for n, found in enumerate(executor.map(score, items), 1):
-                out.append(found)
-                progress(n, len(items))
-    finally:
-        torch.set_num_threads(before)
+    with usual_torch(), ThreadPoolExecutor(threads, initializer=hold_still) as executor:
+        for n, found in enumerate(executor.map(score, items), 1):
+            out.append(found)
+            progress(n, len(items))
     return out
 
 

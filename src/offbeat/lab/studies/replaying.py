@@ -6,12 +6,12 @@ from typing import Any
 
 import torch
 
+from offbeat.core.bits import usual_torch
 from offbeat.core.effects import Lock, SharedAdd, Unlock
 from offbeat.core.errors import ConfigError, StoreError
 from offbeat.engines.replay import SERIAL, SHARED, Entry, Replay
 from offbeat.engines.running.fit import world_of
 from offbeat.lab.config import make, put
-from offbeat.lab.runs.conditions import one_thread
 from offbeat.lab.runs.folder import Folder
 from offbeat.lab.runs.plan import Plan, build
 from offbeat.lab.runs.result import Run
@@ -43,7 +43,7 @@ def replay(
         raise StoreError(f"{path} is {info['status']}: only a finished run can be replayed")
     real = Run.load(path, task=plan.task)
     changed = solver is not None or bool(settings)
-    with one_thread():
+    with usual_torch():
         engine = Replay(
             plan.task,
             plan.solver,

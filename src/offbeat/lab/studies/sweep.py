@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from offbeat.core.errors import ConfigError, StoreError, unknown
+from offbeat.core.units import shown
 from offbeat.lab.config import Config, combinations, make, put, read_toml
-from offbeat.lab.runs.rules import check_rule
+from offbeat.lab.runs.plan import build
+from offbeat.lab.runs.ready import try_out, try_target
 from offbeat.lab.studies.cells import Cell, run_cells
 from offbeat.report.numbers import mean
 
@@ -54,19 +56,25 @@ def make_sweep(
     base: Mapping[str, Any], points: Sequence[Mapping[str, Any]], seeds: Sequence[int], folder: Path
 ) -> Sweep:
     """Every point, with every seed, over the base configuration."""
-    if len(points) * len(seeds) > MOST:
-        raise ConfigError(f"a sweep has at most {MOST:,} cells, got {len(points) * len(seeds):,}")
+    check_count(len(points) * len(seeds))
     cells: dict[str, Cell] = {}
     for point in points:
-        for seed in seeds:
-            config = _configured(base, {**point, "seed": seed})
+        for number, seed in enumerate(seeds):
+            config = _configured(base, {**point, "seed": seed}, tried=number == 0)
             # Two points that come to the same run are one cell.
             cells.setdefault(config.hash, Cell(config.plain(), folder / "cells" / config.hash, {**point, "seed": seed}))
     keys = list(dict.fromkeys(key for point in points for key in point))
     return Sweep(list(cells.values()), keys, folder)
 
 
-def _configured(base: Mapping[str, Any], point: Mapping[str, Any]) -> Config:
+def check_count(cells: int) -> None:
+    """Refuses more cells than anybody means."""
+    if cells > MOST:
+        raise ConfigError(f"a sweep or comparison has at most {MOST:,} cells, got {cells:,}")
+
+
+def _configured(base: Mapping[str, Any], point: Mapping[str, Any], *, tried: bool) -> Config:
+    """The configuration of a cell; one of each point is tried out, since a seed changes nothing about that."""
     from copy import deepcopy
 
     values = deepcopy(dict(base))
@@ -77,11 +85,18 @@ def _configured(base: Mapping[str, Any], point: Mapping[str, Any]) -> Config:
         put(values, key, value)
     try:
         config = make(values)
-        check_rule(config)
+        if tried:
+            plan = build(config)
+            try_out(plan)
+            try_target(plan)
         return config
     except ConfigError as e:
-        shown = ", ".join(f"{k}={v}" for k, v in point.items())
-        raise ConfigError(f"cell {shown}: {e}") from None
+        named = ", ".join(f"{k}={_short(v)}" for k, v in point.items())
+        raise ConfigError(f"cell {named}: {e}") from None
+
+
+def _short(value: Any) -> str:
+    return shown(value) if not isinstance(value, str) or len(value) > 100 else value
 
 
 def _cells(section: Mapping[str, Any], path: Path) -> list[dict[str, Any]]:
@@ -91,8 +106,7 @@ def _cells(section: Mapping[str, Any], path: Path) -> list[dict[str, Any]]:
     if grid is not None:
         if not isinstance(grid, dict) or not all(isinstance(v, list) and v for v in grid.values()):
             raise ConfigError(f"{path}: sweep.grid must give a list of values for each key, got {grid!r}")
-        if (count := prod(map(len, grid.values()))) > MOST:
-            raise ConfigError(f"a sweep has at most {MOST:,} cells, got {count:,}")
+        check_count(prod(map(len, grid.values())))
         return combinations(grid)
     if not isinstance(points, list) or not points or not all(isinstance(p, dict) for p in points):
         raise ConfigError(f"{path}: sweep.list must be a list of tables of keys, got {points!r}")
@@ -101,10 +115,11 @@ def _cells(section: Mapping[str, Any], path: Path) -> list[dict[str, Any]]:
 
 def _seeds(value: Any) -> Sequence[int]:
     if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+        check_count(value)
         return range(value)
     if isinstance(value, list) and value and all(isinstance(s, int) and not isinstance(s, bool) for s in value):
         return value
-    raise ConfigError(f"sweep.seeds must be a number of seeds or a list of them, got {value!r}")
+    raise ConfigError(f"sweep.seeds must be a number of seeds or a list of them, got {shown(value)}")
 
 
 def make_folder(sweep: Sweep) -> None:

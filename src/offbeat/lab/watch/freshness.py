@@ -9,7 +9,6 @@ from typing import Any
 from torch import Tensor
 
 from offbeat.core.effects import Applied
-from offbeat.core.errors import ConfigError
 from offbeat.core.feed import Feed
 from offbeat.core.task import Task
 from offbeat.core.trace import staleness
@@ -27,8 +26,8 @@ class Freshness:
         self.rows: list[dict[str, Any]] = []
 
     def watch(self, engine: Engine) -> None:
-        if not engine.show_applied(self.look):
-            raise ConfigError(f"record.diagnose_every needs engine sim: the clock of {engine.clock} time does not stop")
+        stops = engine.show_applied(self.look)
+        assert stops, "refused for other engines before they are made"
         self._engine = engine
 
     def look(self, effect: Applied) -> None:

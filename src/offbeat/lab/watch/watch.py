@@ -17,6 +17,7 @@ from offbeat.lab.runs.plan import Plan
 from offbeat.lab.watch.best import Best
 from offbeat.lab.watch.evaluation import check_first, measure
 from offbeat.lab.watch.freshness import Freshness
+from offbeat.lab.watch.hooks import guarded
 from offbeat.lab.watch.marks import Marks
 from offbeat.lab.watch.tally import Counted, Tally
 
@@ -47,13 +48,15 @@ class Watch:
     ) -> None:
         hooks = list(callbacks)
         self.plan, self.engine, self.folder = plan, engine, folder
-        on_apply = [c.on_apply for c in hooks if hasattr(c, "on_apply")]
-        self._on_evaluation = [c.on_evaluation for c in hooks if hasattr(c, "on_evaluation")]
+        on_apply = [guarded(c.on_apply, engine.pool) for c in hooks if hasattr(c, "on_apply")]
+        self._on_evaluation = [guarded(c.on_evaluation, engine.pool) for c in hooks if hasattr(c, "on_evaluation")]
         self._counts_at_once = bool(on_apply)
         self._checkpoint_seconds, self._progress = checkpoint_seconds, progress
         self.why = ""
         self.diverged = False
         self.interrupted = False
+        self.begun = engine.clock == "wall"
+        """Whether an interrupt finds something to save: a simulation has nothing before its first event."""
         self.metrics: list[dict[str, Any]] = []
         self.parts = 0
         """Pieces of the trace that are in files."""
@@ -91,6 +94,7 @@ class Watch:
         return stop
 
     def tick(self) -> bool:
+        self.begun = True
         if self._counts_at_once:
             self._counted.count()
         if self.interrupted:

@@ -8,40 +8,34 @@ window knows where to end and no entry is anything but a word.
 
 import hashlib
 import json
-import os
 import shutil
+import warnings
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from offbeat.core.errors import ConfigError, DataError
+from offbeat.core.errors import ConfigError, DataError, OffbeatWarning
+from offbeat.data.rawfiles import TEMPORARY, sweep
+from offbeat.tasks.word2vec.encoded import (
+    HELD_OUT,
+    TRAIN,
+    VOCABULARY,
+    Corpus,
+    Damaged,
+    Ids,
+    put_in_place,
+    read_corpus,
+    write_note,
+)
 from offbeat.tasks.word2vec.text import LINE_END, Errors, digest, tokens
 
-Ids = NDArray[np.int32]
-FORMAT = 1
+FORMAT = 2
 BLOCK = 1000
-
-
-@dataclass(frozen=True)
-class Corpus:
-    """Encoded text. Words are numbered from the most frequent; equal counts in alphabetical order."""
-
-    words: tuple[str, ...]
-    counts: NDArray[np.int64]
-    """How often each word comes in the training part."""
-    train: Ids
-    held_out: Ids
-    sha256: str
-    """Of the text file."""
-
-    def index(self) -> dict[str, int]:
-        return {w: i for i, w in enumerate(self.words)}
 
 
 def load(
@@ -65,11 +59,18 @@ def load(
     choices = {**choices, "errors": errors, "limit": limit, "block": block, "format": FORMAT}
     name = digest_of(choices)
     folder = cache / "word2vec" / name
-    if not (folder / "corpus.json").exists():
-        counts = count(_blocks(path, errors, limit, block), held_out)
-        words = vocabulary(counts, min_count, max_words, path)
-        _encode(folder, words, counts, _blocks(path, errors, limit, block), held_out, choices)
-    return _read(folder, sha256)
+    try:
+        return read_corpus(folder, sha256)
+    except Damaged as e:
+        if folder.exists():
+            warnings.warn(f"{e}: it is made anew", OffbeatWarning, stacklevel=2)
+    counts = count(_blocks(path, errors, limit, block), held_out)
+    words = vocabulary(counts, min_count, max_words, path)
+    _encode(folder, words, counts, _blocks(path, errors, limit, block), held_out, choices)
+    try:
+        return read_corpus(folder, sha256)
+    except Damaged as e:
+        raise DataError(f"{e}, though it was just made: remove it, or set OFFBEAT_DATA to another place") from None
 
 
 def is_held_out(number: int, share: float) -> bool:
@@ -140,41 +141,23 @@ def _encode(
     choices: dict[str, Any],
 ) -> None:
     """Writes the folder beside its place and renames it: half a corpus is never seen."""
-    beside = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
+    beside = folder.with_name(f"{TEMPORARY}{token_hex(8)}")
     index = {LINE_END: -1, **{w: i for i, w in enumerate(words)}}
-    lengths = [0, 0]
     try:
-        beside.mkdir(parents=True, exist_ok=True)
-        with open(beside / "train.i32", "wb") as train, open(beside / "held_out.i32", "wb") as rest:
+        beside.mkdir(parents=True)
+        sweep(folder.parent)
+        with open(beside / TRAIN, "wb") as train, open(beside / HELD_OUT, "wb") as rest:
             for number, block in enumerate(blocks):
-                ids = encode_block(block, index)
                 held = is_held_out(number, held_out)
-                (rest if held else train).write(ids.tobytes())
-                lengths[held] += len(ids)
+                (rest if held else train).write(encode_block(block, index).tobytes())
         lines = "".join(f"{w} {counts[w]}\n" for w in words)
-        (beside / "vocabulary.txt").write_text(lines, encoding="utf-8")
-        note = {**choices, "train": lengths[0], "held_out_words": lengths[1]}
-        (beside / "corpus.json").write_text(json.dumps(note, indent=2) + "\n", encoding="utf-8")
-        if not (folder / "corpus.json").exists():
-            shutil.rmtree(folder, ignore_errors=True)
-            os.replace(beside, folder)
+        (beside / VOCABULARY).write_text(lines, encoding="utf-8")
+        write_note(beside, choices)
+        put_in_place(beside, folder)
     except OSError as e:
         raise DataError(f"cannot write the encoded text to {folder}: {e.strerror}") from None
     finally:
         shutil.rmtree(beside, ignore_errors=True)
-
-
-def _read(folder: Path, sha256: str) -> Corpus:
-    note = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
-    pairs = [line.split(" ") for line in (folder / "vocabulary.txt").read_text(encoding="utf-8").splitlines()]
-    arrays = []
-    for name, length in (("train.i32", note["train"]), ("held_out.i32", note["held_out_words"])):
-        path = folder / name
-        if path.stat().st_size != 4 * length:
-            raise DataError(f"{path} is damaged: remove {folder}, and it will be made anew")
-        arrays.append(np.memmap(path, dtype=np.int32, mode="r") if length else np.empty(0, dtype=np.int32))
-    counts = np.array([int(n) for _, n in pairs], dtype=np.int64)
-    return Corpus(tuple(w for w, _ in pairs), counts, arrays[0], arrays[1], sha256)
 
 
 def digest_of(choices: dict[str, Any]) -> str:

@@ -1,0 +1,112 @@
+"""What a command does before its first event: closed streams, full ones, and signals during set-up."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from offbeat.cli.streams import is_output
+
+OFFBEAT = str(Path(sys.executable).with_name("offbeat"))
+RUN = f"{OFFBEAT} run quadratic --budget 5updates --json"
+
+
+def shell(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(line, shell=True, cwd=folder, capture_output=True, text=True, timeout=120)
+
+
+SLOW_TOO = [pytest.param(c, marks=pytest.mark.slow) for c in ("<&- 2>&-", ">&-", "<&- >&- 2>&-")]
+
+
+@pytest.mark.parametrize("closed", ["2>&-", *SLOW_TOO])
+def test_a_closed_stream_changes_nothing(tmp_path, closed):
+    done = shell(f"{RUN} {closed}", tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert json.loads((folder / "run.json").read_text())["status"] == "done"
+    if ">&-" not in closed.replace("2>&-", ""):
+        assert json.loads(done.stdout)["status"] == "done"
+
+
+@pytest.mark.slow
+def test_a_full_output_is_one_line_and_the_run_is_kept(tmp_path):
+    done = shell(f"{RUN} > /dev/full", tmp_path)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "offbeat: what was done cannot be printed: No space left on device\n",
+    )
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert json.loads((folder / "run.json").read_text())["status"] == "done"
+
+
+def test_a_file_that_cannot_be_written_is_no_output():
+    assert not is_output(OSError(28, "No space left on device", "trace.parquet"))
+    assert is_output(OSError(28, "No space left on device"))
+
+
+SLOW = """
+import time
+from offbeat.tasks.quadratic import Quadratic
+
+class Slow(Quadratic):
+    def init(self, seed):
+        print("setting up", flush=True)
+        time.sleep({init})
+        return super().init(seed)
+
+def task():
+    {task}
+    return Slow()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("place", "number"),
+    [
+        ("the engine is made", signal.SIGTERM),
+        ("the task is made", signal.SIGTERM),
+        ("the engine is made", signal.SIGINT),
+    ],
+)
+def test_a_signal_during_set_up_is_answered(tmp_path, place, number):
+    making = 'print("setting up", flush=True); time.sleep(600)' if place == "the task is made" else "pass"
+    (tmp_path / "slow.py").write_text(SLOW.format(init=600, task=making))
+    process = subprocess.Popen(
+        [OFFBEAT, "run", "slow:task"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "setting up\n"
+        process.send_signal(number)
+        _, err = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert (process.returncode, err) == (130, "offbeat: interrupted\n")
+
+
+def test_a_signal_while_workers_are_set_up_does_not_wait_for_all_of_them(tmp_path, monkeypatch):
+    """Each of a million workers takes a while; nobody waits for the last of them."""
+    import offbeat
+    from offbeat.engines.sim.simulator import Sim
+
+    entered = []
+
+    def enter(self, i, x0):
+        entered.append(i)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Sim, "_enter", enter)
+    with pytest.raises(KeyboardInterrupt):
+        offbeat.train("quadratic", "asgd", 1000, budget="5updates", out="run")
+    assert len(entered) == 1
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    again = offbeat.train("quadratic", "asgd", 1000, budget="5updates", out="run")
+    assert (again.status, again.shown) == ("done", False)
