@@ -1,9 +1,7 @@
 """The command line. Everything heavy is imported inside the command that needs it: `offbeat --help` answers at once."""
 
 import os
-import signal
 import sys
-import threading
 import warnings
 from typing import Annotated, Any, NoReturn
 
