@@ -9,6 +9,8 @@ import pytest
 import offbeat
 from folders import make
 from offbeat.core.errors import ConfigError
+from offbeat.folders.finding import find
+from offbeat.folders.run_files import RunFiles
 from offbeat.report import chrome_trace, tensorboard
 from offbeat.report.draw import as_matplotlib
 from offbeat.report.draw.figure import Figure
@@ -16,7 +18,6 @@ from offbeat.report.export import save_figures, save_tables
 from offbeat.report.figures import spacetime, workers
 from offbeat.report.figures.gallery import View
 from offbeat.report.groups import group
-from offbeat.report.read import RunFiles, find
 
 
 def test_the_timeline_is_valid_in_chromes_trace_format(tmp_path):

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from offbeat.core.errors import StoreError
-from offbeat.report.read import RunFiles
+from offbeat.folders.run_files import RunFiles
 
 _POLYNOMIAL = 0x82F63B78  # Castagnoli, reversed
 _NOT_CURVES = ("time", "samples", "updates", "epoch")

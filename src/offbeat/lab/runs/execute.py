@@ -15,12 +15,15 @@ import pyarrow as pa
 from offbeat.core.errors import ConfigError, OffbeatError, StoreError
 from offbeat.core.task import Point
 from offbeat.engines.protocol import Engine
+from offbeat.folders.description import UNFINISHED, Description
+from offbeat.folders.opening import there
 from offbeat.lab.engines import ForTests, build_engine, entry
 from offbeat.lab.runs.conditions import cores, interruptible, one_thread
-from offbeat.lab.runs.folder import UNFINISHED, Folder, metrics_table, trace_table, versions
+from offbeat.lab.runs.folder import Folder, metrics_table, trace_table, versions
 from offbeat.lab.runs.plan import Plan
 from offbeat.lab.runs.result import Run
 from offbeat.lab.runs.summary import summary
+from offbeat.lab.runs.trust import signature
 from offbeat.lab.watch import Watch, diagnose, ratio
 
 
@@ -48,7 +51,7 @@ def execute(
     """
     check_pool(pool)
 
-    def run(folder: Folder | None, resume: dict[str, Any] | None) -> Run:
+    def run(folder: Folder | None, resume: Description | None) -> Run:
         engine = partial(build_engine, plan, cores() if pool is None else pool, for_tests or ForTests())
         watch = partial(Watch, callbacks=callbacks, checkpoint_seconds=checkpoint_seconds, progress=progress)
         done, interrupted = _run(plan, engine, watch, folder, resume)
@@ -66,29 +69,26 @@ def execute(
         if folder.exists():
             info = folder.read()
             _check_same(plan, info, out, again)
-            if again:
-                folder.clear()
-            elif info["status"] not in UNFINISHED:
+            if not again and info.status not in UNFINISHED:
+                folder.tidy()  # it may have been killed before it could
                 return replace(Run.load(out, task=plan.task), shown=True)
-            elif (out / "checkpoint.safetensors").exists():
+            if not again and there(out, "checkpoint.safetensors"):
                 _check_versions(info, out)
                 resume = info
-            else:
-                folder.clear()
         return run(folder, resume)
     finally:
         folder.release()
 
 
-def _check_same(plan: Plan, info: dict[str, Any], out: Path, again: bool) -> None:
-    if not again and info.get("key") != plan.key:
+def _check_same(plan: Plan, info: Description, out: Path, again: bool) -> None:
+    if not again and info.key != plan.key:
         raise StoreError(
             f"{out} holds a run of another configuration: name another folder with --out, or replace it with --again"
         )
 
 
-def _check_versions(info: dict[str, Any], out: Path) -> None:
-    then, now = info.get("versions", {}), versions()
+def _check_versions(info: Description, out: Path) -> None:
+    then, now = info.versions, versions()
     for name in ("torch", "offbeat"):
         if then.get(name) != now[name]:
             raise StoreError(
@@ -102,10 +102,10 @@ def _run(
     build: Callable[[], Engine],
     watching: Callable[[Plan, Engine, Folder | None], Watch],
     folder: Folder | None,
-    resume: dict[str, Any] | None,
+    resume: Description | None,
 ) -> tuple[Run, bool]:
     """The run, and whether somebody wanted it to end."""
-    info = resume or {
+    info = {
         "config": dict(plan.config),
         "key": plan.key,
         "seed": plan.seed,
@@ -114,7 +114,10 @@ def _run(
         "engine": plan.engine,
         "task": plan.task.describe(),
         "created": _now(),
+        "signature": signature(plan.config),
     }
+    if resume is not None:
+        info = {**resume.plain(), "config": info["config"], "signature": info["signature"]}
     with one_thread():
         engine = build()
         watch = watching(plan, engine, folder)
@@ -123,13 +126,16 @@ def _run(
             if resume is not None:
                 assert folder is not None
                 watch.restore(folder)
-            else:
-                watch.start()
-            if folder is not None:
-                if (balance := plan.balance()) is not None:
-                    folder.write_json("partition.json", balance)
                 folder.write({**info, "status": "running", "why": ""})
+            else:
+                watch.evaluate()  # the initial point, too
+                if folder is not None:
+                    folder.begin({**info, "status": "running", "why": ""})
             begun = True
+            if folder is not None and (balance := plan.balance()) is not None:
+                folder.write_json("partition.json", balance)
+            if resume is None:
+                watch.save_first()
             with interruptible(watch):
                 ended = engine.run(watch)
             return _close(plan, engine, watch, folder, info, ended), watch.interrupted
