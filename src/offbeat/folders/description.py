@@ -148,11 +148,6 @@ class Description(Struct, kw_only=True):
         found: dict[str, Any] = {} if self.summary is None else msgspec.to_builtins(self.summary)
         return found
 
-    def plain(self) -> dict[str, Any]:
-        """As plain values, for run.json."""
-        found: dict[str, Any] = msgspec.to_builtins(self)
-        return {k: v for k, v in found.items() if v is not None}
-
 
 class _Format(Struct):
     format: int

@@ -21,8 +21,8 @@ MOST_NUMBER = 1e100
 MOST_COUNT = 2**63 - 1
 MOST_COLUMNS = 1000
 MOST_PACKED = 1000
-"""So many values may a byte of a table hold. Ours have a time and a loss in every row, and stay below 20."""
-SMALL = 2**26
+"""So many bytes of memory may a byte of a large table stand for. Ours: below 300 for 500 workers in lockstep."""
+SMALL = 2**28
 """Bytes of memory that need no reason."""
 
 

@@ -46,8 +46,9 @@ _TYPES: Mapping[str, pa.DataType] = {
 TRACE = pa.schema([(name, _TYPES[name]) for name in Row._fields])
 ARRIVALS = pa.schema([("time", pa.float64()), ("what", pa.string()), ("worker", pa.int32()), ("number", pa.int64())])
 _OUTCOMES = (APPLIED, REFUSED, LOST, CANCELLED, IN_FLIGHT, RECEIVED)
-_WIDTH = 48
-"""Bytes of one value in memory, at the most: a text with its letters."""
+_HAPPENINGS = ("begin", "join", "lost", "work", "call", "cancelled")
+_WIDTH = 8
+"""Bytes of one value in memory."""
 
 
 def read_trace(folder: Path, name: str = "trace.parquet") -> pa.Table:
@@ -89,11 +90,11 @@ def _read(folder: Path, name: str, check: Callable[[pa.Table], pa.Table]) -> pa.
 
 def _check_size(about: Any, size: int) -> None:
     """Before anything is read: a few bytes may claim to be billions of rows."""
-    needs = about.num_rows * max(1, about.num_columns) * _WIDTH
     claimed = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
-    if about.num_rows < 0 or (max(needs, claimed) > SMALL and max(needs / _WIDTH, claimed) > MOST_PACKED * size):
+    needs = max(claimed, about.num_rows * about.num_columns * _WIDTH)
+    if about.num_rows < 0 or needs > max(SMALL, MOST_PACKED * size):
         raise ValueError(f"{format_size(size)} claim to be {about.num_rows:,} rows")
-    if max(needs, claimed) > max(SMALL, room()):
+    if needs > max(SMALL, room()):
         raise ValueError(f"{about.num_rows:,} rows do not fit in memory")
 
 
@@ -132,7 +133,9 @@ def _arrivals(table: pa.Table) -> pa.Table:
     table = _as(table, ARRIVALS)
     _whole(table, "time", "what", "worker")
     _within(table, "time", 0, MOST_SECONDS)
-    _within(table, "worker", -1, MOST_WORKERS - 1)
+    _within(table, "worker", 0, MOST_WORKERS - 1)
+    _within(table, "number", 0, MOST_COUNT)
+    _among(table, "what", _HAPPENINGS)
     return table
 
 

@@ -1,5 +1,6 @@
 """A run folder as plain values: what reports are made of, and everything else that reads one."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +17,7 @@ from offbeat.folders.opening import there
 from offbeat.folders.parquet import read_arrivals, read_numbers, read_trace
 from offbeat.folders.side_notes import read_evaluation, read_partition, read_tags
 
+_CHUNK = 10_000
 METRICS = ("time", "updates", "samples")
 """The columns that every row of the metrics has."""
 
@@ -151,6 +153,12 @@ class RunFiles:
     def metric(self, name: str) -> NDArray[np.float64]:
         """A column of the metrics, with NaN where there is no value."""
         return column(self.metrics(), name)
+
+
+def rows(table: pa.Table, *names: str) -> Iterator[dict[str, Any]]:
+    """Row by row, with these columns (all unless given); a long table is not in memory a second time."""
+    for batch in (table.select(names) if names else table).to_batches(_CHUNK):
+        yield from batch.to_pylist()
 
 
 def column(table: pa.Table, name: str) -> NDArray[np.float64]:

@@ -24,7 +24,7 @@ def told(what: str, path: Path) -> Iterator[None]:
 
 def make_folder(path: Path) -> None:
     with told("make", path):
-        path.mkdir(parents=True, exist_ok=True)
+        os.makedirs(path, exist_ok=True)
 
 
 def write_file(path: Path, write: Callable[[BinaryIO], object]) -> None:

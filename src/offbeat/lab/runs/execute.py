@@ -117,7 +117,7 @@ def _run(
         "signature": signature(plan.config),
     }
     if resume is not None:
-        info = {**resume.plain(), "config": info["config"], "signature": info["signature"]}
+        info |= {"versions": resume.versions, "created": resume.created}
     with one_thread():
         engine = build()
         watch = watching(plan, engine, folder)

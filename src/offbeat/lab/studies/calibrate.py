@@ -15,7 +15,7 @@ from offbeat.core.seeds import Draws
 from offbeat.engines.cluster import Cluster, PerWorker
 from offbeat.engines.cluster.distributions import Constant, Lognormal
 from offbeat.folders.description import ENDED
-from offbeat.folders.run_files import RunFiles
+from offbeat.folders.run_files import RunFiles, rows
 from offbeat.lab.config import make, to_toml
 from offbeat.lab.runs.conditions import cores
 from offbeat.lab.runs.execute import execute
@@ -38,17 +38,18 @@ def calibrate(path: Path) -> Cluster:
     if run.status not in ENDED:
         raise StoreError(f"{path} is {run.status}: only a finished run can be calibrated")
     cluster = cluster_of(run)
-    rows = [r for r in run.trace().to_pylist() if r["applied"] and r["samples"] and r["draw"] is not None]
-    times = compute_times(rows, cluster, run.seed)
+    wanted = rows(run.trace(), "worker", "draw", "applied", "samples", "started", "computed", "time")
+    useful = [r for r in wanted if r["applied"] and r["samples"] and r["draw"] is not None]
+    times = compute_times(useful, cluster, run.seed)
     if sum(map(len, times.values())) < _FEWEST:
         raise ConfigError(f"{path} has too few gradients: {_FEWEST} are needed after the first {_WARM} of each worker")
-    calls = [e for e in run.arrivals().to_pylist() if e["what"] == "call"]
+    calls = [e for e in rows(run.arrivals(), "time", "what", "worker") if e["what"] == "call"]
     busy = run.summary["server_busy_share"] or 0.0
     service = busy * (run.seconds or 0.0) / len(calls) if calls else 0.0
     return replace(
         cluster,
         compute=_entries(times),
-        latency=latency(rows, calls, service),
+        latency=latency(useful, calls, service),
         service=Constant(service),
     )
 
@@ -61,13 +62,13 @@ def cluster_of(run: RunFiles) -> Cluster:
         raise StoreError(f"{run.path} has a cluster of another kind: {e}") from None
 
 
-def compute_times(rows: Sequence[Row], cluster: Cluster, seed: int) -> dict[int, list[float]]:
+def compute_times(gradients: Sequence[Row], cluster: Cluster, seed: int) -> dict[int, list[float]]:
     """Seconds of each worker's gradients, without the delay that was injected, which is known exactly."""
     found: dict[int, list[float]] = defaultdict(list)
-    for worker in sorted({r["worker"] for r in rows if r["worker"] < cluster.workers}):
+    for worker in sorted({r["worker"] for r in gradients if r["worker"] < cluster.workers}):
         kinds = enumerate(cluster.delays_of(worker))
         delays = [Draws(d.sample, seed=seed, stream=f"delay{k}", source=worker) for k, d in kinds]
-        mine = sorted((r for r in rows if r["worker"] == worker), key=lambda r: r["draw"])
+        mine = sorted((r for r in gradients if r["worker"] == worker), key=lambda r: r["draw"])
         at, injected = 0, 0.0
         first = mine[0]["draw"]
         for k, row in enumerate(mine):
@@ -79,15 +80,15 @@ def compute_times(rows: Sequence[Row], cluster: Cluster, seed: int) -> dict[int,
     return dict(found)
 
 
-def latency(rows: Sequence[Row], calls: Sequence[Row], service: float) -> float:
+def latency(gradients: Sequence[Row], calls: Sequence[Row], service: float) -> float:
     """One way, as a median: from computed to heard at the server, and from served to begun with the next.
 
     A gradient that the server held back was served when it was applied.
     """
     ways: list[float] = []
-    for worker in {r["worker"] for r in rows}:
+    for worker in {r["worker"] for r in gradients}:
         heard = [c["time"] for c in calls if c["worker"] == worker]
-        mine = sorted((r for r in rows if r["worker"] == worker), key=lambda r: r["started"])
+        mine = sorted((r for r in gradients if r["worker"] == worker), key=lambda r: r["started"])
         for row, after in pairwise(mine):
             k = bisect_left(heard, row["computed"])
             if k < len(heard) and heard[k] <= row["time"] + 1e-9:

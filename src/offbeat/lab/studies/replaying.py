@@ -7,11 +7,11 @@ from typing import Any
 import torch
 
 from offbeat.core.effects import Lock, SharedAdd, Unlock
-from offbeat.core.errors import ConfigError, StoreError
+from offbeat.core.errors import ConfigError, OffbeatError, StoreError
 from offbeat.engines.replay import SERIAL, SHARED, Entry, Replay
 from offbeat.engines.running.fit import world_of
 from offbeat.folders.description import ENDED
-from offbeat.folders.run_files import RunFiles
+from offbeat.folders.run_files import RunFiles, rows
 from offbeat.lab.config import make, put
 from offbeat.lab.runs.conditions import one_thread
 from offbeat.lab.runs.plan import Plan, build
@@ -58,7 +58,12 @@ def replay(
             world_of(plan.cluster, plan.task, plan.feed(), plan.seed),
             seed=plan.seed,
         )
-        x, why = _recompute(engine, files, plan)
+        try:
+            x, why = _recompute(engine, files, plan)
+        except OffbeatError:
+            raise
+        except Exception as e:  # a record in an order that no server makes
+            raise StoreError(f"{path} has a record that is damaged or of another run: {type(e).__name__} {e}") from e
         held_out = plan.task.evaluate(real.point._replace(x=x), lambda f, items: [f(i) for i in items])
     distance = float((x - real.params).norm())
     found = {
@@ -69,7 +74,7 @@ def replay(
         "gradients": engine.gradients,
         "equal": bool(torch.equal(x, real.params)),
         "distance": distance,
-        "relative_distance": distance / float(real.params.norm()),
+        "relative_distance": distance / (float(real.params.norm()) or 1.0),
         "why": why if distance and not changed else None,
         "params_sha256": params_sha256(x),
         "loss": held_out.get("loss"),
@@ -97,13 +102,14 @@ def _plan(run: RunFiles, solver: str | None, settings: Mapping[str, Any]) -> Pla
 def _recompute(engine: Replay, run: RunFiles, plan: Plan) -> tuple[torch.Tensor, str | None]:
     asks = plan.solver.asks
     if asks <= SERIAL:
-        engine.follow(Entry(*row.values()) for row in run.arrivals().to_pylist())
+        engine.follow(Entry(*row.values()) for row in rows(run.arrivals()))
         return engine.parameters, "the bits of a server's run must be the same: please report this"
     if SharedAdd in asks and getattr(plan.solver, "group", 1) == 1 and asks - {Lock, Unlock} <= SHARED | _groups():
-        rows = [r for r in run.trace().to_pylist() if r["applied"]]
-        if all(r["version_read"] is None for r in rows):  # an exchange comes just before its gradient
-            rows.sort(key=lambda r: r["started"])
-        return engine.follow_shared([(r["worker"], r["version_read"]) for r in rows], engine.initial.x), LOCK_FREE
+        wanted = rows(run.trace(), "worker", "version_read", "started", "applied")
+        found = [r for r in wanted if r["applied"]]
+        if all(r["version_read"] is None for r in found):  # an exchange comes just before its gradient
+            found.sort(key=lambda r: r["started"])
+        return engine.follow_shared([(r["worker"], r["version_read"]) for r in found], engine.initial.x), LOCK_FREE
     names = ", ".join(sorted(e.__name__ for e in asks - SERIAL))
     raise ConfigError(
         f"{plan.solver_name} cannot be replayed: its workers ask for {names}, and neither a server nor a shared vector "
