@@ -9,6 +9,7 @@ import shutil
 import socket
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -99,16 +100,14 @@ def _unfinished(path: Path, words: dict[str, Any]) -> None:
             if self.rows == 30:
                 raise KeyboardInterrupt
 
-    try:
+    with suppress(KeyboardInterrupt):
         execute(build(make(values)), path, pool=0, callbacks=[Stops()], checkpoint_seconds=0.0)
-    except KeyboardInterrupt:
-        pass
 
 
 def edit(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
     info = json.loads((folder / "run.json").read_text())
     change(info)
-    (folder / "run.json").write_text(json.dumps(info))
+    (folder / "run.json").write_text(json.dumps(info).replace("Infinity", "1e400"))
 
 
 def kinds(place: Path) -> Iterator[Kind]:
@@ -278,7 +277,7 @@ def _tables(base: str, whole: Path, name: str) -> Iterator[Kind]:
 
 def bomb(path: Path, schema: pa.Schema, rows: int = 50_000_000) -> None:
     """Some kilobytes that claim to be fifty million rows, and are."""
-    zeros = {"string": "applied", "bool": True}
+    zeros = {"string": "applied", "bool": True, "null": None}
     chunk = pa.table(
         [pa.array([zeros.get(str(f.type), 0)], f.type).take([0] * 1_000_000) for f in schema], schema=schema
     )

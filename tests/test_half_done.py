@@ -1,4 +1,4 @@
-"""Nothing is left half done: whatever file operation a run dies at, or fails at, it goes on to the same bits and files."""
+"""Nothing is left half done: whatever file operation a run dies or fails at, it goes on to the same bits and files."""
 
 import json
 import os
@@ -91,7 +91,7 @@ def test_killed_at_every_operation(tmp_path, whole, after):
 @pytest.mark.slow
 def test_killed_again_and_again(tmp_path, whole):
     """Each life gets a little further."""
-    files, seen = whole
+    files, _ = whole
     lives, at = 0, 20
     while lives < 100:
         try:

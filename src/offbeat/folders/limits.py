@@ -19,6 +19,8 @@ MOST_SECONDS = 1e15
 MOST_NUMBER = 1e100
 """No sum or norm of 32-bit floats gets there."""
 MOST_COUNT = 2**63 - 1
+MOST_EXACT = 2**53
+"""A whole number beyond it is no float."""
 MOST_COLUMNS = 1000
 MOST_PACKED = 1000
 """So many bytes of memory may a byte of a large table stand for. Ours: below 300 for 500 workers in lockstep."""

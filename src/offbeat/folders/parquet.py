@@ -14,7 +14,7 @@ from offbeat.core.trace import APPLIED, CANCELLED, IN_FLIGHT, LOST, RECEIVED, RE
 from offbeat.core.units import format_size
 from offbeat.folders.limits import (
     MOST_COLUMNS,
-    MOST_COUNT,
+    MOST_EXACT,
     MOST_NAME,
     MOST_PACKED,
     MOST_SECONDS,
@@ -121,7 +121,7 @@ def _trace(table: pa.Table) -> pa.Table:
     for name in ("worker", "source"):
         _within(table, name, 0, MOST_WORKERS - 1)
     for name in ("samples", "version_read", "version_applied"):
-        _within(table, name, -1, MOST_COUNT)
+        _within(table, name, -1, MOST_EXACT)
     # Every version and every draw has its gradient: numbers beyond all of them would ask for memory, and mean nothing.
     for name in ("draw", "staleness"):
         _within(table, name, -1, 1000 + 100 * table.num_rows)
@@ -134,7 +134,7 @@ def _arrivals(table: pa.Table) -> pa.Table:
     _whole(table, "time", "what", "worker")
     _within(table, "time", 0, MOST_SECONDS)
     _within(table, "worker", 0, MOST_WORKERS - 1)
-    _within(table, "number", 0, MOST_COUNT)
+    _within(table, "number", 0, MOST_EXACT)
     _among(table, "what", _HAPPENINGS)
     return table
 
@@ -149,9 +149,9 @@ def _numbers(table: pa.Table, needed: tuple[str, ...]) -> pa.Table:
     _whole(table, *needed)
     if "time" in table.column_names:
         _within(table, "time", 0, MOST_SECONDS)
-    for name in ("samples", "updates"):
-        if name in table.column_names:
-            _within(table, name, 0, MOST_COUNT)
+    for field in table.schema:
+        if pa.types.is_integer(field.type):
+            _within(table, field.name, 0 if field.name in needed else -MOST_EXACT, MOST_EXACT)
     return table
 
 
