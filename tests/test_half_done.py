@@ -157,23 +157,35 @@ def test_a_folder_that_vanishes_is_one_line(tmp_path):
     assert run(tmp_path / "run").status == "done"
 
 
-def test_a_disk_that_is_really_full(tmp_path):
+@pytest.fixture
+def small_disk(tmp_path):
     """Some memory as a disk, where the system lets us have one."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=120k", "tmpfs", str(disk)], capture_output=True, check=False
-    )
-    if mounted.returncode:
+    words = ["mount", "-t", "tmpfs", "-o", "size=120k", "tmpfs", str(disk)]
+    if subprocess.run(words, capture_output=True, check=False).returncode:
         pytest.skip("no right to mount")
-    try:
-        (disk / "ballast").write_bytes(b"x" * 90_000)
-        with pytest.raises(StoreError, match=r"No space left on device|cannot write"):
-            run(disk / "run")
-        (disk / "ballast").unlink()
-        go_on(disk / "run", contents(run(tmp_path / "reference").path))
-    finally:
-        subprocess.run(["umount", "-l", str(disk)], check=True)
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_a_disk_that_is_really_full(small_disk, tmp_path):
+    (small_disk / "ballast").write_bytes(b"x" * 90_000)
+    with pytest.raises(StoreError, match=r"No space left on device$"):
+        run(small_disk / "run")
+    (small_disk / "ballast").unlink()
+    go_on(small_disk / "run", contents(run(tmp_path / "reference").path))
+
+
+def test_a_folder_that_is_read_only(small_disk):
+    with pytest.raises(KilledError), struck(Disk(60)):
+        run(small_disk / "run")
+    before = contents(small_disk / "run")
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    with pytest.raises(StoreError, match=r"^cannot write to .*: Read-only file system$"):
+        run(small_disk / "run")
+    assert contents(small_disk / "run") == before
+    assert read_description(small_disk / "run").status == "running"
 
 
 def test_who_has_the_folder_is_told_and_not_forever(tmp_path):

@@ -166,6 +166,18 @@ def test_files_of_others_are_never_touched(tmp_path, what):
     assert (folder / "run.json").exists() == (what != "remove")
 
 
+@pytest.mark.parametrize("name", ["weights.safetensors", "metrics.parquet", "saves/000000.safetensors"])
+def test_a_folder_of_somebody_elses_is_not_taken_over(tmp_path, name):
+    """Files that are called like a run's, where no run was."""
+    (tmp_path / "run" / name).parent.mkdir(parents=True)
+    (tmp_path / "run" / name).write_text("mine")
+    for again in (False, True):
+        with pytest.raises(StoreError, match=f"has a {name} that is not of a run"):
+            offbeat.train("quadratic", "asgd", 2, budget="5updates", out=tmp_path / "run", again=again)
+    assert (tmp_path / "run" / name).read_text() == "mine"
+    assert not (tmp_path / "run" / "run.json").exists()
+
+
 @pytest.mark.parametrize("name", ["saves", "parts"])
 def test_no_link_is_followed(tmp_path, name):
     whole_run(tmp_path / "run")

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from offbeat.core.errors import StoreError
 from offbeat.folders.opening import refuse_link
 from offbeat.folders.writing import delete, delete_empty, told
 
@@ -37,6 +38,13 @@ def refuse_links(folder: Path) -> None:
     """Nothing is written or deleted where a link points to."""
     for name in (_PARTS, _SAVES):
         refuse_link(folder / name)
+
+
+def refuse_others(folder: Path) -> None:
+    """Where no run was, files that are called like a run's are somebody else's, and a run would replace them."""
+    for path in _made(folder):
+        if path.name not in _BESIDE and not _HALF.fullmatch(path.name):
+            raise StoreError(f"{folder} has a {path.relative_to(folder)} that is not of a run: name another folder")
 
 
 def drop_checkpoint(folder: Path) -> None:

@@ -72,6 +72,8 @@ class Folder:
         self._hold.take()
         try:
             made.refuse_links(self.path)
+            if not self.exists():
+                made.refuse_others(self.path)
         except StoreError:
             self._hold.release()
             raise
@@ -90,9 +92,11 @@ class Folder:
 
     def begin(self, info: Mapping[str, Any]) -> None:
         """A new run, whatever was here. Killed at any point of this, it is the old run or the new one."""
-        made.drop_checkpoint(self.path)
+        if anew := self.exists():
+            made.drop_checkpoint(self.path)
         self.write(info)
-        made.clear(self.path)
+        if anew:
+            made.clear(self.path)
 
     def write(self, info: Mapping[str, Any]) -> None:
         """run.json, which says what all the other files are worth."""
