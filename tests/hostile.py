@@ -371,7 +371,6 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "list": ("runs", "list", "{run}"),
     "list all": ("runs", "list", ".", "--json"),
     "report": ("report", "{run}", "-o", "out/page.html"),
-    "report all": ("report", ".", "-o", "out/page.html"),
     "diff": ("diff", "{run}", "whole"),
     "export tables": ("export", "tables", "{run}", "-o", "out/tables"),
     "export perfetto": ("export", "perfetto", "{run}", "-o", "out/trace.json"),
