@@ -130,8 +130,9 @@ def test_no_room_at_some_operations(tmp_path, whole, for_good):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("for_good", [False, True], ids=["once", "for good"])
-def test_no_room_at_every_operation(tmp_path, whole, for_good):
-    fills(tmp_path / "run", whole, for_good, every=1)
+def test_no_room_at_many_operations(tmp_path, whole, for_good):
+    """At every fourth, unless in a storm."""
+    fills(tmp_path / "run", whole, for_good, every=1 if os.environ.get("OFFBEAT_STORM") else 4)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
