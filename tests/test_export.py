@@ -220,3 +220,8 @@ def test_a_colour_with_a_meaning_is_named_even_if_it_is_the_only_one():
     for figure in (run.plot.breakdown(), run.plot.timeline()):
         assert [m.name for m in figure.marks] == ["computing"]
         assert figure.plotly().layout.showlegend
+
+
+def test_a_value_too_large_for_tensorboard_is_as_large_as_can_be():
+    assert tensorboard.event(0.0, 1, "loss", 1e300).endswith(struct.pack("<f", 3.4028234663852886e38))
+    assert tensorboard.event(0.0, 1, "loss", -1e300).endswith(struct.pack("<f", -3.4028234663852886e38))

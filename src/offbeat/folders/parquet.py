@@ -150,8 +150,10 @@ def _numbers(table: pa.Table, needed: tuple[str, ...]) -> pa.Table:
     if "time" in table.column_names:
         _within(table, "time", 0, MOST_SECONDS)
     for field in table.schema:
-        if pa.types.is_integer(field.type):
-            _within(table, field.name, 0 if field.name in needed else -MOST_EXACT, MOST_EXACT)
+        if field.name in ("samples", "updates"):
+            _within(table, field.name, 0, MOST_EXACT)
+        elif pa.types.is_integer(field.type):
+            _within(table, field.name, -MOST_EXACT, MOST_EXACT)
     return table
 
 
