@@ -16,6 +16,14 @@ def _one_thread():
     torch.set_num_threads(before)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _own_state(tmp_path_factory):
+    """The key that signs runs of one's own code is not that of whoever runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def launcher():
     """Starts the processes of all real runs of the session: importing torch takes it seconds. Do not harm it."""

@@ -19,12 +19,14 @@ ALLOWED = {
     "data": {"core"},
     "tasks": {"core", "data"},
     "engines": {"core"},
-    "report": {"core"},
-    "lab": {"core", "optim", "solvers", "data", "tasks", "engines", "report"},  # Run.report() and .plot are lab's
+    "folders": {"core"},
+    "report": {"core", "folders"},
+    # Run.report() and .plot are lab's.
+    "lab": {"core", "optim", "solvers", "data", "tasks", "engines", "folders", "report"},
     "terminal": {"core", "lab", "report"},
-    "cli": {"core", "solvers", "data", "tasks", "engines", "report", "lab", "terminal"},
+    "cli": {"core", "solvers", "data", "tasks", "engines", "folders", "report", "lab", "terminal"},
     "recipes": set(),
-    "__init__": {"core", "optim", "solvers", "data", "tasks", "engines", "report", "lab"},
+    "__init__": {"core", "optim", "solvers", "data", "tasks", "engines", "folders", "report", "lab"},
     "__main__": {"cli"},
 }
 

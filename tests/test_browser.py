@@ -9,10 +9,10 @@ import pytest
 
 import browser
 from folders import evaluation, make
+from offbeat.folders.finding import find
 from offbeat.report.figures import loss_surface
 from offbeat.report.pages import delay_study
 from offbeat.report.pages.build import build
-from offbeat.report.read import find
 
 pytestmark = pytest.mark.slow
 

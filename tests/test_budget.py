@@ -12,7 +12,8 @@ from torch.nn import functional as F
 import offbeat
 from harness import cluster, mlp_task, points
 from offbeat.core.budget import Amount, Budget, Target
-from offbeat.lab.runs.folder import Folder
+from offbeat.folders.description import read_description
+from offbeat.folders.tensor_files import read_save
 from offbeat.solvers.asgd import ASGD
 from offbeat.solvers.parameter_server import ParameterServer
 from offbeat.solvers.sync import Sync
@@ -311,12 +312,12 @@ def test_snapshots_are_saved_so_often_an_epoch_the_initial_point_included(tmp_pa
     run = train(out=tmp_path / "run", budget="2epochs", saves_per_epoch=4)
     files = sorted((tmp_path / "run" / "saves").iterdir())
     assert len(files) == 2 * 4 + 1
-    saves = [Folder(tmp_path / "run").read_tensors(f"saves/{f.name}") for f in files]
+    saves = [read_save(tmp_path / "run", f"saves/{f.name}") for f in files]
     # Every 50 samples, at the first gradient of 8 that gets there.
-    assert [note["samples"] for _, note in saves] == [0, 56, 104, 152, 200, 256, 304, 352, 400]
-    assert torch.equal(saves[0][0]["x"], mlp_task().init(0).x)
-    assert torch.equal(saves[-1][0]["x"], run.params)
-    assert len({tuple(tensors["x"].tolist()) for tensors, _ in saves}) == 9
+    assert [samples for _, samples in saves] == [0, 56, 104, 152, 200, 256, 304, 352, 400]
+    assert torch.equal(saves[0][0], mlp_task().init(0).x)
+    assert torch.equal(saves[-1][0], run.params)
+    assert len({tuple(x.tolist()) for x, _ in saves}) == 9
 
 
 def test_callbacks_see_every_applied_row_and_every_evaluation():
@@ -444,8 +445,8 @@ def test_nan_at_the_start_is_an_error_and_no_divergence(test, tmp_path):
     assert "\n" not in str(caught.value)
     assert caught.value.exit_code == 2
     if test is None:  # found by the first gradient: the run had begun, and its folder says how it ended
-        info = Folder(tmp_path / "run").read()
-        assert (info["status"], info["why"]) == ("failed", str(caught.value))
+        info = read_description(tmp_path / "run")
+        assert (info.status, info.why) == ("failed", str(caught.value))
     else:
         assert not (tmp_path / "run").exists()
 

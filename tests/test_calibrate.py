@@ -9,7 +9,7 @@ from offbeat.core.errors import ConfigError
 from offbeat.engines.cluster import Cluster
 from offbeat.lab.config import make
 from offbeat.lab.runs.execute import execute
-from offbeat.lab.runs.folder import journal_table
+from offbeat.lab.runs.folder import arrivals_table
 from offbeat.lab.runs.plan import build
 from offbeat.lab.studies.calibrate import as_toml, calibrate, check, compute_times, latency, predicted
 
@@ -29,7 +29,7 @@ def disguised(path, **cluster):
     calls = [(r["computed"] + float(latency[:-2]) / 1000, "call", r["worker"], 0) for r in rows]
     from offbeat.lab.runs.folder import Folder
 
-    Folder(path).write_table("arrivals.parquet", journal_table(sorted(calls)))
+    Folder(path).write_table("arrivals.parquet", arrivals_table(sorted(calls)))
     return run
 
 
@@ -64,8 +64,7 @@ def test_what_is_found_predicts_the_run_it_came_from(tmp_path):
 def test_a_crowd_of_workers_shares_the_cores(monkeypatch):
     monkeypatch.setattr("offbeat.lab.studies.calibrate.cores", lambda: 2)
     one = Cluster.parse(workers=2, compute="lognormal(10ms, 2ms)", latency="1ms")
-    other = {"config": {"cluster": {"workers": 6, "delay": ["3ms@5"]}}}
-    found = predicted(one, other)
+    found = predicted(one, Cluster.parse(workers=6, delay=["3ms@5"]))
     assert found.compute_of(0).mean == pytest.approx(0.030)
     assert found.workers == 6
     assert found.latency == 0.001

@@ -194,7 +194,7 @@ def test_bad_files_get_one_clear_line(offbeat, tmp_path):
 
 
 def test_a_task_of_ones_own_from_the_command_line(offbeat, tmp_path, monkeypatch):
-    (tmp_path / "mine.py").write_text(
+    (tmp_path / "mine_by_command.py").write_text(
         textwrap.dedent("""
             import torch
             from torch import nn
@@ -207,11 +207,11 @@ def test_a_task_of_ones_own_from_the_command_line(offbeat, tmp_path, monkeypatch
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     code, out, err = offbeat(
-        "run", "mine:task", "--batch", 8, "--budget", "30epochs", "--set", "optimizer.lr=0.1", "--json"
+        "run", "mine_by_command:task", "--batch", 8, "--budget", "30epochs", "--set", "optimizer.lr=0.1", "--json"
     )
     assert code == 0, err
     assert json.loads(out)["loss"] < 1e-3
-    refused(offbeat("run", "mine:task", "--set", "task.widht=8"), "'widht'", "'width'")
+    refused(offbeat("run", "mine_by_command:task", "--set", "task.widht=8"), "'widht'", "'width'")
 
 
 def test_dry_run_runs_nothing_and_says_what_it_would_take(offbeat):

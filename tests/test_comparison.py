@@ -11,9 +11,9 @@ from offbeat import cli, terminal
 from offbeat.cli.comparing import not_drawn
 from offbeat.core.budget import Target
 from offbeat.core.errors import ConfigError
+from offbeat.folders.run_files import RunFiles
 from offbeat.lab.studies.compare import Line, Spread
 from offbeat.report.figures import comparison
-from offbeat.report.read import RunFiles
 
 
 @pytest.fixture

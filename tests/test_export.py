@@ -9,6 +9,8 @@ import pytest
 import offbeat
 from folders import make
 from offbeat.core.errors import ConfigError
+from offbeat.folders.finding import find
+from offbeat.folders.run_files import RunFiles
 from offbeat.report import chrome_trace, tensorboard
 from offbeat.report.draw import as_matplotlib
 from offbeat.report.draw.figure import Figure
@@ -16,7 +18,6 @@ from offbeat.report.export import save_figures, save_tables
 from offbeat.report.figures import spacetime, workers
 from offbeat.report.figures.gallery import View
 from offbeat.report.groups import group
-from offbeat.report.read import RunFiles, find
 
 
 def test_the_timeline_is_valid_in_chromes_trace_format(tmp_path):
@@ -219,3 +220,8 @@ def test_a_colour_with_a_meaning_is_named_even_if_it_is_the_only_one():
     for figure in (run.plot.breakdown(), run.plot.timeline()):
         assert [m.name for m in figure.marks] == ["computing"]
         assert figure.plotly().layout.showlegend
+
+
+def test_a_value_too_large_for_tensorboard_is_as_large_as_can_be():
+    assert tensorboard.event(0.0, 1, "loss", 1e300).endswith(struct.pack("<f", 3.4028234663852886e38))
+    assert tensorboard.event(0.0, 1, "loss", -1e300).endswith(struct.pack("<f", -3.4028234663852886e38))

@@ -79,7 +79,7 @@ def test_every_point_of_the_grid_has_the_held_out_loss_of_its_parameters(runs, t
         last = trajectory(path).points[-1]
         scores = task.evaluate(Point(last), lambda f, items: [f(k) for k in items])
         assert walk.loss[-1] == pytest.approx(scores["loss"], rel=1e-5)
-    assert 0.5 < sum(found.about["explained"]) <= 1.0
+    assert 0.5 < sum(found.about.explained) <= 1.0
 
 
 def test_the_numbers_do_not_depend_on_the_pool_and_are_computed_once(runs, tmp_path):

@@ -15,6 +15,8 @@ import pytest
 import offbeat
 from folders import evaluation, make, trace_table
 from offbeat.core.errors import ConfigError, OffbeatError, StoreError
+from offbeat.folders.finding import find
+from offbeat.folders.run_files import RunFiles
 from offbeat.report.draw import style
 from offbeat.report.draw.as_plotly import resolve, spec
 from offbeat.report.draw.figure import Axis, Chart, Figure, Heat, Line, Surface
@@ -27,7 +29,7 @@ from offbeat.report.pages import several, single
 from offbeat.report.pages.build import build
 from offbeat.report.pages.outcomes import outcomes
 from offbeat.report.pages.page import FLAT, Page, Section
-from offbeat.report.read import RunFiles, find, load
+from offbeat.report.read import load
 from offbeat.report.tables import Table
 from offbeat.report.targets import time_to
 
@@ -135,7 +137,7 @@ def test_what_is_no_run_is_said_in_one_line(tmp_path):
     with pytest.raises(StoreError, match="no run at"):
         find([tmp_path / "nowhere"])
     (tmp_path / "run.json").write_text("[]")
-    with pytest.raises(StoreError, match="not a run's description"):
+    with pytest.raises(StoreError, match=r"run.json cannot be read: Expected `object`, got `array`"):
         RunFiles.open(tmp_path)
 
 

@@ -22,9 +22,11 @@ import resume_targets
 from harness import USABLE, Stop, build, cluster, mlp_task
 from offbeat.core.budget import Amount, Budget
 from offbeat.core.errors import StoreError
+from offbeat.core.format import FORMAT
 from offbeat.engines.sim import Sim
+from offbeat.folders.tensor_files import read_tensors
 from offbeat.lab.runs.execute import execute
-from offbeat.lab.runs.folder import FORMAT, Folder
+from offbeat.lab.runs.folder import Folder
 from offbeat.lab.runs.result import Run
 from offbeat.lab.watch import Watch
 from offbeat.optim.steppers import optimizer_factory
@@ -425,10 +427,8 @@ def edit(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
 def test_a_folder_in_use_is_refused(unfinished):
     holder = Folder(unfinished)
     holder.acquire()
-    assert Folder(unfinished).running
-    refused(unfinished, "in use")
+    refused(unfinished, f"in use: process {os.getpid()} is running it, since 20")
     holder.release()
-    assert not Folder(unfinished).running
     assert execute(PLANS["asgd/dropout"], unfinished).status == "done"
 
 
@@ -464,7 +464,7 @@ def test_a_foreign_checkpoint_is_refused(unfinished, metadata):
 
 
 def test_a_checkpoint_without_its_tensors_is_refused(unfinished):
-    _, note = Folder(unfinished).read_tensors("checkpoint.safetensors")
+    _, note = read_tensors(unfinished, "checkpoint.safetensors", dict)
     save_file({"t0": torch.zeros(3)}, unfinished / "checkpoint.safetensors", metadata={"offbeat": json.dumps(note)})
     refused(unfinished, "checkpoint")
 

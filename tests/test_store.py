@@ -12,15 +12,17 @@ import offbeat
 from folders import make
 from harness import mlp_task
 from offbeat import cli
-from offbeat.core.errors import ConfigError, OffbeatWarning, StoreError
+from offbeat.core.errors import ConfigError, StoreError
 from offbeat.engines.cluster import Cluster
+from offbeat.folders.finding import find
+from offbeat.folders.run_files import RunFiles
 from offbeat.lab.runs import store
 from offbeat.lab.runs.folder import Folder
+from offbeat.lab.runs.result import Run
 from offbeat.lab.studies.delays import simulate
 from offbeat.report.diff import diff
 from offbeat.report.filter import matching
 from offbeat.report.pages import delay_study
-from offbeat.report.read import RunFiles, find
 
 
 def offbeat_command(capsys, monkeypatch, *words):
@@ -74,7 +76,7 @@ def test_a_damaged_run_among_others_is_left_out_and_named_it_is_an_error(runs, c
     assert offbeat_command(capsys, monkeypatch, "runs", "list", runs / "asgd-1")[0] == 2
     for name in ("asgd-0", "sync-0", "sync-1"):
         (runs / name / "run.json").write_text("{")
-    with pytest.warns(OffbeatWarning), pytest.raises(StoreError, match="cannot be read"):
+    with pytest.raises(StoreError, match=r"cannot be read: it is not JSON .*; and 3 more like it"):
         find([runs])
 
 
@@ -85,7 +87,7 @@ def test_an_ended_run_that_lacks_a_table_is_not_shown_as_if_it_were_whole(runs, 
     assert code == 2
     assert f"has no {name}, and its run has ended" in err
     with pytest.raises(StoreError, match="was it removed"):
-        Folder(runs / "asgd-0").read_table(name)
+        Run.load(runs / "asgd-0")
 
 
 def test_a_run_that_has_not_ended_may_lack_its_trace(runs, capsys, monkeypatch):
@@ -162,6 +164,18 @@ def test_files_of_others_are_never_touched(tmp_path, what):
         whole_run(folder)  # it has no checkpoint, and starts anew
     assert {name: (folder / name).read_text() for name in FOREIGN} == dict.fromkeys(FOREIGN, "mine")
     assert (folder / "run.json").exists() == (what != "remove")
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "metrics.parquet", "saves/000000.safetensors"])
+def test_a_folder_of_somebody_elses_is_not_taken_over(tmp_path, name):
+    """Files that are called like a run's, where no run was."""
+    (tmp_path / "run" / name).parent.mkdir(parents=True)
+    (tmp_path / "run" / name).write_text("mine")
+    for again in (False, True):
+        with pytest.raises(StoreError, match=f"has a {name} that is not of a run"):
+            offbeat.train("quadratic", "asgd", 2, budget="5updates", out=tmp_path / "run", again=again)
+    assert (tmp_path / "run" / name).read_text() == "mine"
+    assert not (tmp_path / "run" / "run.json").exists()
 
 
 @pytest.mark.parametrize("name", ["saves", "parts"])

@@ -10,10 +10,10 @@ import pytest
 
 from folders import make
 from offbeat.core.budget import Target
+from offbeat.folders.finding import find
 from offbeat.report.groups import group
 from offbeat.report.intervals import pairs_of
 from offbeat.report.pages import several
-from offbeat.report.read import find
 from offbeat.report.targets import find_target, looked_for, reference, time_to
 from offbeat.report.tiers import Measure
 from offbeat.report.verdict import judge, verdict

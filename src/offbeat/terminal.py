@@ -10,7 +10,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Column, Table
+from rich.text import Text
 
+from offbeat.core.legible import legible
 from offbeat.core.units import counted, format_duration
 
 if TYPE_CHECKING:
@@ -82,7 +84,7 @@ def run_progress(label: str, *, quiet: bool = False) -> Iterator["Callable[[Watc
         yield line
         return
     with _bar(err) as bar:
-        task = bar.add_task(label, total=1.0, note="")
+        task = bar.add_task(escape(legible(label)), total=1.0, note="")
 
         def update(watch: "Watch") -> None:
             seen(watch)
@@ -148,20 +150,26 @@ def show_summary(out: Console, summary: dict[str, Any]) -> None:
     """A finished run, for a person."""
     grid = Table.grid(padding=(0, 2))
     for name, value in _facts(summary):
-        grid.add_row(f"[dim]{name}[/dim]", value)
+        grid.add_row(Text(name, style="dim"), plain_text(value) if isinstance(value, str) else value)
     out.print(grid)
 
 
-def _facts(s: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def plain_text(text: object, style: str = "") -> Text:
+    """As it is: no markup in it means anything, and no control character gets through."""
+    return Text(legible(text), style=style)
+
+
+def _facts(s: dict[str, Any]) -> Iterator[tuple[str, str | Text]]:
     colour = {"done": "green", "diverged": "red", "failed": "red"}.get(s["status"], "yellow")
-    yield "status", f"[{colour}]{s['status']}[/{colour}]  {s.get('why', '')}"
+    yield "status", Text.assemble(plain_text(s["status"], colour), "  ", plain_text(s.get("why", "")))
     yield (
         "run",
         f"{s['task']} / {s['solver']} / {counted(s['workers'], 'worker')} / batch {s['batch']} / seed {s['seed']}",
     )
     if s.get("accuracy") is not None:
-        stalled = "  [yellow]stalled: no better than chance[/yellow]" if s.get("stalled") else ""
-        yield "accuracy", f"{s['accuracy']:.4f}  (best {s['best']:.4f}){stalled}" if s.get("best") is not None else "-"
+        best = f"{s['accuracy']:.4f}  (best {s['best']:.4f})" if s.get("best") is not None else "-"
+        stalled = Text("  stalled: no better than chance", style="yellow") if s.get("stalled") else ""
+        yield "accuracy", Text.assemble(best, stalled)
     if s.get("loss") is not None:
         yield "loss", f"{s['loss']:.4g}"
     if s.get("target"):
@@ -169,16 +177,16 @@ def _facts(s: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "target", f"{s['target']} " + ("missed" if reached is None else f"after {clock(reached)}{which}")
     yield "work", f"{s['updates']:,} updates, {s['samples']:,} samples"
     if s.get("mean_staleness") is not None:
-        yield "staleness", f"mean {s['mean_staleness']:.2f}, max {s['max_staleness']}"
+        yield "staleness", f"mean {s['mean_staleness']:.2f}, max {s.get('max_staleness')}"
     if s.get("lost_share"):
         yield "lost", f"{s['lost_share']:.1%} of what was added to the shared vector"
-    virtual = "" if s["virtual_seconds"] is None else f"{clock(s['virtual_seconds'])} virtual, "
-    yield "time", f"{virtual}{clock(s['wall_seconds'])} wall"
+    times = {which: s.get(f"{which}_seconds") for which in ("virtual", "wall")}
+    yield "time", ", ".join(f"{clock(value)} {which}" for which, value in times.items() if value is not None)
     shares = [("computing", "computing_share"), ("delayed", "delayed_share")]
     shares += [("communicating", "communicating_share"), ("waiting", "idle_share")]
     yield "workers", ", ".join(f"{n} {s[k]:.0%}" for n, k in shares if s.get(k))
     for incident in s.get("incidents") or ():
-        yield "incident", f"[yellow]{incident}[/yellow]"
+        yield "incident", plain_text(incident, "yellow")
     if s.get("run"):
         yield "folder", str(s["run"])
 
@@ -204,7 +212,7 @@ def show_timing(out: Console, s: dict[str, Any]) -> None:
     rate = f", {s['updates_per_wall_second']:,.0f} updates/s" if s["updates_per_wall_second"] else ""
     facts.append(("wall", f"{clock(s['wall_seconds'])}{rate} ({s['loop']} loop)"))
     for name, value in facts:
-        grid.add_row(f"[dim]{name}[/dim]", value)
+        grid.add_row(Text(name, style="dim"), plain_text(value))
     out.print(grid)
 
 
@@ -217,7 +225,7 @@ def show_timings(out: Console, found: "Sequence[dict[str, Any]]") -> None:
         rates = [s["samples_per_virtual_second"], s["updates_per_virtual_second"], s["mean_staleness"]]
         row = ["-" if v is None else f"{v:,.4g}" for v in rates]
         row += ["-" if v is None else f"{v:.1%}" for v in (s["computing_share"], s["idle_share"])]
-        table.add_row(escape(str(s["solver"])), *row)
+        table.add_row(plain_text(s["solver"]), *row)
     out.print(table)
     out.print("Virtual seconds. A sample is one gradient here; an update is of one gradient or of many.", style="dim")
 
@@ -226,15 +234,13 @@ def show_best(out: Console, score: str, best: "Sequence[dict[str, Any]]") -> Non
     """The best points of a sweep, best first."""
     for n, row in enumerate(best):
         point = "  ".join(f"{k}={v}" for k, v in row.items() if k != score)
-        out.print(
-            f"{'best  ' if n == 0 else '      '} {score} {row[score]:.4g}  {point}", markup=False, highlight=False
-        )
+        out.print(plain_text(f"{'best  ' if n == 0 else '      '} {score} {row[score]:.4g}  {point}"))
 
 
 def show_verdict(out: Console, sentences: "Sequence[str]") -> None:
     """What a comparison found, in words. Names are shown as they are."""
     for sentence in sentences:
-        out.print(sentence, markup=False)
+        out.print(plain_text(sentence))
     if sentences:
         out.print()
 
@@ -249,7 +255,7 @@ def show_comparison(out: Console, lines: "Sequence[Line]", target: str | None) -
     names = ["workers", score, f"time to {target}" if target else f"{lines[0].clock} time"]
     names += [f"speed-up over {over}"] if over else []
     for name in [*names, "staleness", "waiting"]:
-        table.add_column(name, justify="right")
+        table.add_column(plain_text(name), justify="right")
     if any(set(line.statuses) != {"done"} for line in lines):
         table.add_column("status")
     for line in lines:
@@ -265,7 +271,7 @@ def show_comparison(out: Console, lines: "Sequence[Line]", target: str | None) -
         cells += [_spread(line.staleness, "{:.2f}"), "-" if line.idle.mean is None else f"{line.idle.mean:.0%}"]
         if len(table.columns) > len(cells):
             cells.append(", ".join(f"{n} {s}" for s, n in line.statuses.items()))
-        table.add_row(*cells)
+        table.add_row(*map(plain_text, cells))
     out.print(table)
 
 

@@ -1,6 +1,5 @@
 """The command line. Everything heavy is imported inside the command that needs it: `offbeat --help` answers at once."""
 
-import os
 import sys
 import warnings
 from typing import Annotated, Any, NoReturn
@@ -28,6 +27,7 @@ from offbeat.cli import (
 from offbeat.cli.streams import is_output, lead_nowhere, open_closed_streams
 from offbeat.core.errors import OffbeatError, OffbeatWarning
 from offbeat.core.interruption import exit_code, like_ctrl_c
+from offbeat.core.legible import legible
 
 
 class _InterruptedError(OffbeatError):
@@ -108,7 +108,7 @@ embed_app.command("save")(embed.save)
 
 
 def _one_line(message: object) -> str:
-    return " ".join(str(message).split())
+    return legible(" ".join(str(message).split()))
 
 
 def _got(e: Exception) -> str:
@@ -120,14 +120,12 @@ def _got(e: Exception) -> str:
 def _show_warning(message: Any, category: type[Warning], *where: Any, **details: Any) -> None:
     """Ours in one line, without the place in the code; those of libraries as they are."""
     ours = issubclass(category, OffbeatWarning)
-    text = f"offbeat: {message}\n" if ours else warnings.formatwarning(message, category, *where[:2])
+    text = f"offbeat: {_one_line(message)}\n" if ours else warnings.formatwarning(message, category, *where[:2])
     sys.stderr.write(text)
 
 
 def main() -> NoReturn:
     """Errors in one line on stderr, exit code 2 for bad input, no tracebacks for what people do wrong."""
-    if os.getcwd() not in sys.path and "" not in sys.path:
-        sys.path.insert(0, os.getcwd())  # package.module:Name is looked for where one stands
     open_closed_streams()
     warnings.showwarning = _show_warning
     like_ctrl_c()

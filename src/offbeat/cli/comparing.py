@@ -97,8 +97,8 @@ def not_drawn() -> str:
 
 def _page(sweep: "Sweep", target: str | None) -> "Page | None":
     """The page about all runs that left a folder, in the order of the comparison; None where none came to an end."""
+    from offbeat.folders.run_files import RunFiles
     from offbeat.report.pages.build import build
-    from offbeat.report.read import RunFiles
 
     if not any(_ended(c) for c in sweep.cells):
         return None
@@ -107,8 +107,8 @@ def _page(sweep: "Sweep", target: str | None) -> "Page | None":
 
 def _write(sweep: "Sweep", page: "Page", goal: "Target | None") -> dict[str, Path]:
     """The picture, of the runs that came to an end, and the page."""
+    from offbeat.folders.run_files import RunFiles
     from offbeat.report.figures import comparison
-    from offbeat.report.read import RunFiles
 
     runs: dict[str, list[RunFiles]] = {}
     for cell in sweep.cells:

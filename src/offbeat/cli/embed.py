@@ -79,16 +79,14 @@ def save(
 
 def _open(run: Path) -> "Embeddings":
     """The embeddings of a run's folder, or of a file."""
-    from offbeat.lab.runs.folder import Folder
+    from offbeat.folders.run_files import RunFiles
+    from offbeat.folders.tensor_files import read_embeddings
     from offbeat.tasks.word2vec.formats import Embeddings, load
 
     if run.is_file():
         return load(run)
-    folder = Folder(run)
-    info = folder.read()
-    vocabulary = run / "vocabulary.txt"
-    if not vocabulary.is_file():
-        raise StoreError(f"{run} is a run of {info['task'].get('task', 'another task')}: it has no vocabulary")
-    tensors, _ = folder.read_tensors("weights.safetensors")
-    words = tuple(line.rpartition(" ")[0] for line in vocabulary.read_text(encoding="utf-8").splitlines())
-    return Embeddings(words, tensors["param.inputs"].numpy())
+    found = RunFiles.open(run)
+    if not found.has("vocabulary.txt"):
+        raise StoreError(f"{run} is a run of {found.task}: it has no vocabulary")
+    words, vectors = read_embeddings(run)
+    return Embeddings(words, vectors.numpy())

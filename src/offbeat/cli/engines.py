@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from offbeat.cli.options import JsonOpt, SetOpt
+from offbeat.cli.options import JsonOpt, SetOpt, TrustOpt
 from offbeat.cli.output import json_safe
+from offbeat.core.legible import legible
 from offbeat.core.units import counted
 
 
@@ -15,13 +16,15 @@ def replay(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="the folder of a run on the local engine")],
     solver: Annotated[str | None, typer.Option(help="what if: the same arrivals under another rule")] = None,
     settings: SetOpt = None,
+    trust: TrustOpt = False,
     as_json: JsonOpt = False,
 ) -> None:
     """Compute a real run again from its record. Through a server, every bit is the same."""
     from offbeat.lab.config import parse_setting
     from offbeat.lab.studies.replaying import replay as recompute
 
-    found = recompute(folder, solver=solver, settings=dict(parse_setting(text) for text in settings or ()))
+    changes = dict(parse_setting(text) for text in settings or ())
+    found = recompute(folder, solver=solver, settings=changes, trust=trust)
     if as_json:
         print(json.dumps(json_safe(found)))
     else:
@@ -49,11 +52,12 @@ def calibrate(
     check: Annotated[list[Path] | None, typer.Option(help="another real run: how well is it predicted?")] = None,
     target: Annotated[str | None, typer.Option(help="compare the time to this, too: accuracy=0.9")] = None,
     out: Annotated[Path | None, typer.Option(help="where the cluster goes (default: RUN/cluster.toml)")] = None,
+    trust: TrustOpt = False,
     as_json: JsonOpt = False,
 ) -> None:
     """Fit a cluster for the simulator to a real run, and say how well it predicts others."""
     from offbeat.core.budget import Target
-    from offbeat.core.errors import StoreError
+    from offbeat.folders.writing import write_file
     from offbeat.lab.studies.calibrate import as_toml
     from offbeat.lab.studies.calibrate import calibrate as fit
     from offbeat.lab.studies.calibrate import check as predict
@@ -61,19 +65,16 @@ def calibrate(
     if target is not None:
         Target.parse(target)
     cluster = fit(folder)
-    checks = [predict(cluster, other, target) for other in check or ()]
+    checks = [predict(cluster, other, target, trust=trust) for other in check or ()]
     place = out or folder / "cluster.toml"
-    try:
-        place.write_text(as_toml(cluster), encoding="utf-8")
-    except OSError as e:
-        raise StoreError(f"cannot write {place}: {e.strerror}") from None
+    write_file(place, lambda file: file.write(as_toml(cluster).encode()))
     if as_json:
         print(json.dumps(json_safe({"cluster": cluster.to_dict(), "file": str(place), "checks": checks})))
         return
     print(as_toml(cluster).strip())
     print(f"\nwritten to {place}")
     for found in checks:
-        print(f"\n{found['solver']} on {counted(found['workers'], 'worker')}, {found['run']}:")
+        print(f"\n{found['solver']} on {counted(found['workers'], 'worker')}, {legible(found['run'])}:")
         print(f"  {'':24}{'real':>10}{'simulated':>11}{'off':>8}")
         for name, row in found.items():
             if isinstance(row, dict):

@@ -21,15 +21,15 @@ def export(
     title: Annotated[bool, typer.Option(help="write figures' titles above them; a paper has captions")] = True,
 ) -> None:
     """Figures (SVG, PNG, PDF), tables (CSV, Markdown, LaTeX), a timeline for Perfetto, curves for TensorBoard."""
+    from offbeat.folders.finding import find
     from offbeat.report import chrome_trace, tensorboard
     from offbeat.report.export import save_figures, save_tables
-    from offbeat.report.read import find
 
     if what not in KINDS:
         raise unknown("export", what, KINDS)
     if not 0.5 <= width <= 40:
         raise ConfigError(f"--width must be between 0.5 and 40 inches, got {width:g}")
-    runs = find(folders)
+    runs = find(folders, whole=True)
     if what == "perfetto":
         path = chrome_trace.write(runs, out or Path("trace.json"))
         print(f"{path}  open it at https://ui.perfetto.dev")

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from offbeat.cli.options import TrustOpt
 from offbeat.cli.report import RunsArg
 from offbeat.core.errors import ConfigError
 
@@ -21,12 +22,13 @@ def landscape(
     margin: Annotated[float, typer.Option(help="room around the trajectories, as a share of their extent")] = 0.25,
     seed: Annotated[int, typer.Option(help="of random directions")] = 0,
     pool: Annotated[int | None, typer.Option(help="points evaluated side by side (default: all cores)")] = None,
+    trust: TrustOpt = False,
 ) -> None:
     """The held-out loss around the trajectories of runs that were made with --saves-per-epoch: surface and contours."""
+    from offbeat.folders.finding import find
     from offbeat.lab.studies.landscape import compute
     from offbeat.report.draw.as_matplotlib import FORMATS
     from offbeat.report.figures import loss_surface as drawn
-    from offbeat.report.read import find
 
     if out.suffix.lstrip(".") not in ("html", *FORMATS):
         raise ConfigError(f"--out must be .html, .svg, .png or .pdf, got {out.name!r}")
@@ -36,7 +38,7 @@ def landscape(
     data = out.with_suffix("")
     settings = {"directions": directions, "grid": grid, "margin": margin, "seed": seed}
     with _progress() as progress:
-        fresh = compute(runs, data, pool=pool, progress=progress, **settings)  # type: ignore[arg-type]
+        fresh = compute(runs, data, pool=pool, progress=progress, trust=trust, **settings)  # type: ignore[arg-type]
     found = drawn.read(data)
     if out.suffix == ".html":
         drawn.page(found).save(out)

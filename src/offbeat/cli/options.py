@@ -46,6 +46,9 @@ ComputeOpt = Annotated[
     list[str] | None, typer.Option(help="time of one batch: 10ms (all), 20ms@0, normal(1s,0.2s)@2-4; the last counts")
 ]
 DataOpt = Annotated[str | None, typer.Option(help="what the task is trained on, where it can be chosen: text8, a file")]
+TrustOpt = Annotated[
+    bool, typer.Option("--trust", help="run the code that the folder names, although it was not made here by you")
+]
 SetOpt = Annotated[list[str] | None, typer.Option("--set", help="any key: optimizer.lr=0.1")]
 SetEachOpt = Annotated[
     list[str] | None, typer.Option("--set", help="any key, for all or for one solver: sync:optimizer.lr=0.2")

@@ -22,13 +22,13 @@ def report(
 ) -> None:
     """A page about one run, or about several compared: interactive, one file, no network."""
     from offbeat.core.budget import Target
+    from offbeat.folders.finding import find
     from offbeat.report.figures.grids import of_results
     from offbeat.report.pages.build import build
-    from offbeat.report.read import find
 
     if out.suffix not in (".html", ".htm"):
         raise ConfigError(f"--out must be an .html file, got {str(out)!r}")
-    runs = find(folders)
+    runs = find(folders, whole=True)
     keys = [k.strip() for k in (over or "").split(",") if k.strip()]
     if len(keys) > 3:
         raise ConfigError(f"--over takes one to three keys, got {over!r}")

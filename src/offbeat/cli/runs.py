@@ -21,6 +21,7 @@ from offbeat.cli.options import (
     SetOpt,
     SolverOpt,
     TaskArg,
+    TrustOpt,
     UntilOpt,
     WorkersOpt,
     read_values,
@@ -28,6 +29,7 @@ from offbeat.cli.options import (
 from offbeat.cli.output import EXIT, json_safe, print_estimate
 from offbeat.core.errors import ConfigError
 from offbeat.core.interruption import exit_code
+from offbeat.core.legible import legible
 
 
 def run(
@@ -109,10 +111,10 @@ def _execute(
     else:
         terminal.show_summary(terminal.console(), done.summary)
     if done.status == "interrupted":
-        print(f"interrupted; go on with: offbeat resume {folder}", file=sys.stderr)
+        print(f"interrupted; go on with: offbeat resume {legible(folder)}", file=sys.stderr)
         raise typer.Exit(exit_code())
     if done.status in ("failed", "diverged"):
-        print(f"{done.status}: {done.why}", file=sys.stderr)
+        print(f"{done.status}: {legible(done.why)}", file=sys.stderr)
     raise typer.Exit(EXIT[done.status])
 
 
@@ -120,20 +122,23 @@ def resume(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="the run's folder")],
     pool: Annotated[int | None, typer.Option(help="threads that compute gradients")] = None,
     checkpoint_every: Annotated[str, typer.Option(help="wall time between checkpoints")] = "30s",
+    trust: TrustOpt = False,
     as_json: JsonOpt = False,
 ) -> None:
     """Go on with an interrupted or killed run: it ends with the same bits as one never interrupted."""
     from offbeat.core.units import parse_duration
+    from offbeat.folders.run_files import RunFiles
     from offbeat.lab.config import make
     from offbeat.lab.runs.execute import check_pool
-    from offbeat.lab.runs.folder import Folder
+    from offbeat.lab.runs.trust import check_trusted
 
     check_pool(pool, "--pool")
-    info = Folder(folder).read()
-    if info["config"].get("from") == "python":
+    found = RunFiles.open(folder)
+    if found.config.get("from") == "python":
         raise ConfigError(f"{folder} was made by a Python script: run the script again, it goes on by itself")
     seconds = parse_duration(checkpoint_every, "--checkpoint-every")
-    _execute(make(info["config"]), folder, pool=pool, again=False, checkpoint_seconds=seconds, as_json=as_json)
+    check_trusted(found, trust)
+    _execute(make(found.config), folder, pool=pool, again=False, checkpoint_seconds=seconds, as_json=as_json)
 
 
 def show(
@@ -143,19 +148,19 @@ def show(
 ) -> None:
     """What a run was and how it went."""
     from offbeat import terminal
+    from offbeat.folders.run_files import RunFiles
     from offbeat.lab.config import given_as_objects, say_objects, to_toml
-    from offbeat.report.read import RunFiles
 
-    info = RunFiles.open(folder).info
+    found = RunFiles.open(folder)
     if toml:
-        if objects := given_as_objects(info["config"]):
+        if objects := given_as_objects(found.config):
             said = say_objects(objects)
             print(f"# {said[0].upper()}{said[1:]}: what is said of it here is for reading, and `run` refuses it.\n")
-        named = {k: v for k, v in info["config"].items() if k != "from"}
+        named = {k: v for k, v in found.config.items() if k != "from"}
         print(to_toml({"objects": objects, **named} if objects else named), end="")
     elif as_json:
-        print(json.dumps(json_safe({**info.get("summary", {}), "status": info["status"], "run": str(folder)})))
-    elif "summary" in info:
-        terminal.show_summary(terminal.console(), {**info["summary"], "run": str(folder)})
+        print(json.dumps(json_safe({**found.summary, "status": found.status, "run": str(folder)})))
+    elif found.summary:
+        terminal.show_summary(terminal.console(), {**found.summary, "run": str(folder)})
     else:
-        print(f"{info['status']}: not finished yet; go on with: offbeat resume {folder}")
+        print(f"{found.status}: not finished yet; go on with: offbeat resume {found.place}")

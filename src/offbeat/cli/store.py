@@ -34,8 +34,9 @@ def list_runs(
 ) -> None:
     """The runs there are, with what they came to."""
     from offbeat.core.errors import unknown
+    from offbeat.folders.finding import find
     from offbeat.report.filter import matching
-    from offbeat.report.read import find, tidy
+    from offbeat.report.read import tidy
 
     if not patterns and not Path("runs").exists():
         found = []
@@ -92,13 +93,13 @@ def tag_runs(
     drop: Annotated[list[str] | None, typer.Option(help="a tag to take away")] = None,
 ) -> None:
     """Give runs tags, or take them away."""
+    from offbeat.folders.finding import find
     from offbeat.lab.runs.store import tag
-    from offbeat.report.read import find
 
     if not add and not drop:
         raise ConfigError("say which tag: --add good, or --drop good")
     for run in find(folders):
-        print(f"{run.path}  {', '.join(tag(run.path, add or [], drop or [])) or '-'}")
+        print(f"{run.place}  {', '.join(tag(run.path, add or [], drop or [])) or '-'}")
 
 
 def remove_runs(
@@ -107,9 +108,9 @@ def remove_runs(
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
 ) -> None:
     """Delete runs: what a run made, and nothing else."""
+    from offbeat.folders.finding import find
     from offbeat.lab.runs.store import remove
     from offbeat.report.filter import matching
-    from offbeat.report.read import find
 
     found = matching(find(folders), where or [])
     if not found:
@@ -117,7 +118,7 @@ def remove_runs(
         return
     if not yes:
         for run in found:
-            print(run.path)
+            print(run.place)
         try:
             sure = typer.confirm(f"remove {len(found)} run{'s' if len(found) > 1 else ''}?")
         except typer.Abort:  # nobody there to answer
@@ -138,8 +139,8 @@ def diff(
     """Two runs: what was set differently, the first gradient that differs, and what came out."""
     from dataclasses import asdict
 
+    from offbeat.folders.run_files import RunFiles
     from offbeat.report.diff import diff as compare
-    from offbeat.report.read import RunFiles
 
     found = compare(RunFiles.open(a), RunFiles.open(b))
     if as_json:

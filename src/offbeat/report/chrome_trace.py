@@ -11,7 +11,7 @@ from typing import Any
 
 from offbeat.core.errors import StoreError
 from offbeat.core.trace import RECEIVED
-from offbeat.report.read import RunFiles
+from offbeat.folders.run_files import RunFiles
 
 Event = dict[str, Any]
 _SERVER = 0

@@ -7,7 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from offbeat.report.read import RunFiles, flat
+from offbeat.folders.run_files import RunFiles
+from offbeat.report.read import flat
 
 _TIMES = ("time", "started", "computed")
 _SCORES = ("status", "loss", "accuracy", "best", "mean_staleness", "max_staleness", "idle_share", "params_sha256")

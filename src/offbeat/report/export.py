@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from offbeat.core.errors import StoreError, unknown
+from offbeat.folders.run_files import RunFiles
 from offbeat.report import tables
 from offbeat.report.draw import as_matplotlib
 from offbeat.report.pages.build import build
-from offbeat.report.read import RunFiles
 
 Save = Callable[[Path], Iterator[Path]]
 

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from offbeat.core.errors import ConfigError, unknown
-from offbeat.report.read import RunFiles, tidy
+from offbeat.folders.run_files import RunFiles
+from offbeat.report.read import tidy
 
 _CONDITION = re.compile(r"\s*([\w.\-]+)\s*(!=|>=|<=|=|>|<)\s*(.*?)\s*")
 

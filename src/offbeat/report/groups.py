@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from offbeat.folders.run_files import RunFiles
 from offbeat.report.draw.style import variants
-from offbeat.report.read import RunFiles, flat
+from offbeat.report.read import flat
 
 # What does not make two runs different experiments, only differently recorded ones.
 _SILENT = ("seed", "from", "record.", "evaluate.keep_best")

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 
 from offbeat.core.errors import ConfigError, unknown
+from offbeat.folders.run_files import RunFiles
 from offbeat.report.draw.figure import Figure
 from offbeat.report.figures import curves
 from offbeat.report.figures.gallery import View, charts, figures_of_one
 from offbeat.report.figures.spacetime import SHORT
 from offbeat.report.figures.spacetime import figure as spacetime_figure
 from offbeat.report.groups import group
-from offbeat.report.read import RunFiles
 
 
 class Plots:

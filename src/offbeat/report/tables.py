@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,8 @@ _LATEX = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
 }
+_FORMULA = tuple("=+-@\t\r")
+_NUMBER = re.compile(r"[+-]?\d[\d.,]*(e[+-]?\d+)?( ± [\d.]+(e[+-]?\d+)?)?( ?[%\w]{1,3})?")
 FORMATS = ("csv", "md", "tex")
 
 
@@ -42,8 +45,8 @@ class Table:
     def csv(self) -> str:
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(self.columns)
-        writer.writerows([["" if v is None else v for v in row] for row in self.rows])
+        writer.writerow([_inert(c) for c in self.columns])
+        writer.writerows([["" if v is None else _inert(v) for v in row] for row in self.rows])
         return out.getvalue()
 
     def markdown(self) -> str:
@@ -84,6 +87,13 @@ def cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return number(value) if isinstance(value, int | float) else str(value)
+
+
+def _inert(value: Any) -> Any:
+    """A text that a spreadsheet would take for a formula gets an apostrophe before it; numbers stay what they are."""
+    if isinstance(value, str) and value[:1] in _FORMULA and not _NUMBER.fullmatch(value):
+        return f"'{value}"
+    return value
 
 
 def _md(text: str) -> str:

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offbeat.core.budget import Target
+from offbeat.folders.run_files import RunFiles
 from offbeat.report.groups import Group
 from offbeat.report.numbers import known, number
-from offbeat.report.read import RunFiles
 
 _CLEAR, _SLIGHT = 0.1, 0.02
 """Clearly better than guessing: a tenth of the way from there to the best there is, and of a loss at least a 50th."""
@@ -59,7 +59,7 @@ def _reached_by_all(runs: Sequence[RunFiles]) -> Found:
     if _everywhere(accuracies):
         reached = min(float(np.nanmax(v)) for v in accuracies)
         start = min(_first(v) for v in accuracies)
-        chance = known([r.info.get("task", {}).get("chance") for r in runs])
+        chance = known([r.info.task.get("chance") for r in runs])
         guessed = max(chance) if chance else start
         if reached < guessed + _CLEAR * (1 - guessed):
             return Found(None, False, _near("accuracy", reached, guessed, "guessing gives" if chance else _AT_FIRST))

@@ -12,9 +12,11 @@ from pathlib import Path
 import numpy as np
 
 from offbeat.core.errors import StoreError
-from offbeat.report.read import RunFiles
+from offbeat.folders.run_files import RunFiles
 
 _POLYNOMIAL = 0x82F63B78  # Castagnoli, reversed
+_LARGEST = 3.4028234663852886e38
+"""Of 32-bit floats."""
 _NOT_CURVES = ("time", "samples", "updates", "epoch")
 
 
@@ -61,6 +63,7 @@ def _bytes(field: int, data: bytes) -> bytes:
 
 
 def event(wall_time: float, step: int, tag: str, value: float) -> bytes:
+    value = min(max(value, -_LARGEST), _LARGEST)  # of a run that diverged
     scalar = _bytes(1, tag.encode()) + _varint(2 << 3 | 5) + struct.pack("<f", value)
     head = _varint(1 << 3 | 1) + struct.pack("<d", wall_time) + _varint(2 << 3) + _varint(step)
     return head + _bytes(5, _bytes(1, scalar))

@@ -25,9 +25,9 @@ from math import exp, inf, isfinite, log
 
 import numpy as np
 
+from offbeat.folders.run_files import RunFiles
 from offbeat.report.groups import Group
 from offbeat.report.intervals import Interval, pairs_of
-from offbeat.report.read import RunFiles
 
 Value = Callable[[RunFiles], float | None]
 

@@ -1,6 +1,5 @@
 """Code of the user's own, named as `package.module:name`."""
 
-import os
 import sys
 from types import ModuleType
 from typing import Any
@@ -8,15 +7,8 @@ from typing import Any
 from offbeat.solvers import load_object
 
 
-def stand_here() -> None:
-    """`package.module:name` is looked for where one stands, too."""
-    if os.getcwd() not in sys.path and "" not in sys.path:
-        sys.path.insert(0, os.getcwd())
-
-
 def load_code(path: str, what: str) -> Any:
     """The object of that name, imported."""
-    stand_here()
     return load_object(path, what)
 
 

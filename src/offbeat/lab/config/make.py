@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 from offbeat.core.errors import ConfigError, unknown
 from offbeat.core.units import shown
 from offbeat.engines.cluster import Cluster
-from offbeat.lab.config.code import load_code, stand_here
+from offbeat.lab.config.code import load_code
 from offbeat.lab.config.config import Config
 from offbeat.lab.config.ignored import refuse_ignored
 from offbeat.lab.config.keys import LENGTHS, check_keys, check_plain, known_keys, merge
@@ -58,7 +58,6 @@ def make(values: Mapping[str, Any], objects: Objects = NONE) -> Config:
         given.setdefault(field, value)
     cluster = merged.setdefault("cluster", {})
     if "workers" not in cluster:
-        stand_here()
         kind: Any = objects.solver if solver is None else solver_class(solver)
         cluster["workers"] = 1 if kind.alone else WORKERS
     merged["cluster"] = Cluster.parse(**cluster).to_dict()

@@ -16,13 +16,16 @@ from offbeat.core.bits import usual_torch
 from offbeat.core.errors import ConfigError, OffbeatError, StoreError
 from offbeat.core.task import Point
 from offbeat.engines.protocol import Engine
+from offbeat.folders.description import UNFINISHED, Description
+from offbeat.folders.opening import there
 from offbeat.lab.engines import ForTests, build_engine, entry
 from offbeat.lab.runs.conditions import cores, interruptible
-from offbeat.lab.runs.folder import UNFINISHED, Folder, metrics_table, trace_table, versions
+from offbeat.lab.runs.folder import Folder, metrics_table, trace_table, versions
 from offbeat.lab.runs.plan import Plan
 from offbeat.lab.runs.ready import check, try_out
 from offbeat.lab.runs.result import Run
 from offbeat.lab.runs.summary import summary
+from offbeat.lab.runs.trust import signature
 from offbeat.lab.watch import Watch, diagnose, ratio
 
 
@@ -50,7 +53,7 @@ def execute(
     """
     check_pool(pool)
 
-    def run(folder: Folder | None, resume: dict[str, Any] | None) -> Run:
+    def run(folder: Folder | None, resume: Description | None) -> Run:
         engine = partial(build_engine, plan, cores() if pool is None else pool, for_tests or ForTests())
         watch = partial(Watch, callbacks=callbacks, checkpoint_seconds=checkpoint_seconds, progress=progress)
         done, interrupted = _run(plan, engine, watch, folder, resume)
@@ -72,31 +75,29 @@ def execute(
             _check_same(plan, info, out, again)
             if again:
                 try_out(plan)  # before what is there goes
-                folder.clear()
-            elif info["status"] not in UNFINISHED:
+            if not again and info.status not in UNFINISHED:
+                folder.tidy()  # it may have been killed before it could
                 return replace(Run.load(out, task=plan.task), shown=True)
-            elif (out / "checkpoint.safetensors").exists():
+            if not again and there(out, "checkpoint.safetensors"):
                 _check_versions(info, out)
                 check(plan)
                 resume = info
-            else:
-                folder.clear()
         return run(folder, resume)
     finally:
         folder.release()
 
 
-def _check_same(plan: Plan, info: dict[str, Any], out: Path, again: bool) -> None:
-    if not again and info.get("key") != plan.key:
+def _check_same(plan: Plan, info: Description, out: Path, again: bool) -> None:
+    if not again and info.key != plan.key:
         raise StoreError(
             f"{out} holds a run of another configuration: name another folder with --out, or replace it with --again"
         )
 
 
-def _check_versions(info: dict[str, Any], out: Path) -> None:
-    then, now = info.get("versions", {}), versions()
+def _check_versions(info: Description, out: Path) -> None:
+    then, now = info.versions, versions()
     for name, called in (("torch", "torch "), ("offbeat", "offbeat "), ("cpu", "the processor ")):
-        if then.get(name) != now[name]:
+        if name in then and then[name] != now[name]:  # older runs did not note the processor
             raise StoreError(
                 f"{out} cannot be resumed: it was started with {called}{then.get(name)}, this is {now[name]}, and the "
                 "bits would not be the same; --again starts it anew"
@@ -108,10 +109,10 @@ def _run(
     build: Callable[[], Engine],
     watching: Callable[[Plan, Engine, Folder | None], Watch],
     folder: Folder | None,
-    resume: dict[str, Any] | None,
+    resume: Description | None,
 ) -> tuple[Run, bool]:
     """The run, and whether somebody wanted it to end."""
-    info = resume or {
+    info = {
         "config": dict(plan.config),
         "key": plan.key,
         "seed": plan.seed,
@@ -120,7 +121,10 @@ def _run(
         "engine": plan.engine,
         "task": plan.task.describe(),
         "created": _now(),
+        "signature": signature(plan.config),
     }
+    if resume is not None:
+        info |= {"versions": resume.versions, "created": resume.created}
     with usual_torch():
         engine = build()
         watch = watching(plan, engine, folder)
@@ -129,13 +133,16 @@ def _run(
             if resume is not None:
                 assert folder is not None
                 watch.restore(folder)
-            else:
-                watch.start()
-            if folder is not None:
-                if (balance := plan.balance()) is not None:
-                    folder.write_json("partition.json", balance)
                 folder.write({**info, "status": "running", "why": ""})
+            else:
+                watch.evaluate()  # the initial point, too
+                if folder is not None:
+                    folder.begin({**info, "status": "running", "why": ""})
             begun = True
+            if folder is not None and (balance := plan.balance()) is not None:
+                folder.write_json("partition.json", balance)
+            if resume is None:
+                watch.save_first()
             with interruptible(watch):
                 ended = engine.run(watch)
             return _close(plan, engine, watch, folder, info, ended), watch.interrupted

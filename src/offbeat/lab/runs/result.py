@@ -1,21 +1,27 @@
 """What a run leaves: parameters, metrics, trace, summary - in memory, or read back from its folder."""
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import torch
+from msgspec import convert
 
-from offbeat.core.errors import ConfigError
+from offbeat.core.errors import ConfigError, StoreError
+from offbeat.core.format import FORMAT, json_safe
+from offbeat.core.legible import legible
 from offbeat.core.task import Point, Task
-from offbeat.lab.runs.folder import Folder
+from offbeat.folders.description import Description, Summary
+from offbeat.folders.opening import there
+from offbeat.folders.run_files import RunFiles
+from offbeat.folders.side_notes import read_evaluation, read_partition
+from offbeat.folders.tensor_files import read_point
+from offbeat.lab.runs.trust import check_trusted
 
 if TYPE_CHECKING:
     from offbeat.report.notebook import Plots
     from offbeat.report.pages.page import Page
-    from offbeat.report.read import RunFiles
 
 
 @dataclass(frozen=True)
@@ -38,11 +44,13 @@ class Run:
     """When it ended; None where it did not, or was kept in memory."""
     shown: bool = False
     """Whether it was found finished, and not run."""
+    trust: bool = False
+    """Whether code that the folder names may be run, whoever made the folder."""
 
     def said_shown(self, anew: str) -> str:
         """That it was shown and not run, in one line, and how to run it anew."""
         when = "" if self.ended is None else f" ended on {self.ended[:16].replace('T', ' ')} UTC"
-        return f"shown, not run: {self.path}{when}; run it anew with {anew}"
+        return f"shown, not run: {legible(self.path)}{when}; run it anew with {anew}"
 
     @property
     def params(self) -> torch.Tensor:
@@ -53,24 +61,23 @@ class Run:
     @property
     def evaluation(self) -> dict[str, Any]:
         """Scores by class at the end, for each held-out set; empty where the task has none or the run no folder."""
-        return self._json("evaluation.json")
+        return {} if self.path is None else read_evaluation(self.path)
 
     @property
     def partition(self) -> dict[str, Any]:
         """Who had which labels; empty where the task has no dataset or the run no folder."""
-        return self._json("partition.json")
-
-    def _json(self, name: str) -> dict[str, Any]:
-        file = None if self.path is None else self.path / name
-        if file is None or not file.exists():
-            return {}
-        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        return found
+        return {} if self.path is None else read_partition(self.path)
 
     def model(self, *, best: bool = False) -> torch.nn.Module:
-        """The trained module, with the final parameters or the best ones seen."""
+        """The trained module, with the final parameters or the best ones seen.
+
+        Where the run was loaded, this runs the code of its task: of a folder that was not made here by this user, code
+        that is named in it runs only after `Run.load(path, trust=True)`.
+        """
         from offbeat.lab.runs.tasks import recorded_task
 
+        if self.task is None and self.path is not None:
+            check_trusted(RunFiles.open(self.path), self.trust)
         task = self.task or recorded_task(self.config)
         if not hasattr(task, "module"):
             raise ConfigError(f"task {task.name!r} has no module: take run.params")
@@ -98,46 +105,50 @@ class Run:
 
     def _files(self) -> "RunFiles":
         """What a report reads: the folder or, for a run in memory, the same tables."""
-        from offbeat.report.read import RunFiles
-
         if self.path is not None:
             return RunFiles.open(self.path)
-        info = {"config": self.config, "status": self.status, "why": self.why, "summary": self.summary}
-        clock = "wall" if self.summary.get("virtual_seconds") is None else "virtual"
-        info |= {"seed": self.summary.get("seed", 0), "clock": clock, "task": self.config.get("task", {})}
+        about = convert({k: v for k, v in json_safe(self.summary).items() if k != "run"}, Summary)
+        info = Description(
+            format=FORMAT,
+            config=self.config,
+            status=about.status,
+            why=self.why,
+            summary=about,
+            seed=about.seed,
+            clock="wall" if about.virtual_seconds is None else "virtual",
+            task=self.config.get("task", {}),
+        )
         tables = {"metrics.parquet": self.metrics, "trace.parquet": self.trace}
         return RunFiles(Path("(in memory)"), info, tables)
 
     @classmethod
-    def load(cls, path: str | Path, *, task: Task | None = None) -> "Run":
-        """A run from its folder."""
-        folder = Folder(Path(path))
-        info = folder.read()
-        best = None
-        if (folder.path / "best.safetensors").exists():
-            best = _point(folder, "best.safetensors")
+    def load(cls, path: str | Path, *, task: Task | None = None, trust: bool = False) -> "Run":
+        """A run from its folder. It reads data, and runs nothing.
+
+        Args:
+            path: the folder.
+            task: the task, for a run that was made of Python objects.
+            trust: let `model()` run code that the folder names, although it was not made here by you.
+        """
+        files = RunFiles.open(Path(path))
         return cls(
-            path=folder.path,
-            status=info["status"],
-            why=info.get("why", ""),
-            summary={**info.get("summary", {}), "run": str(folder.path)},
-            config=info["config"],
-            metrics=folder.read_table("metrics.parquet"),
-            trace=folder.read_table("trace.parquet"),
-            point=_point(folder, "weights.safetensors"),
-            best=best,
+            path=files.path,
+            status=files.status,
+            why=files.info.why,
+            summary={**files.summary, "run": str(files.path)},
+            config=files.config,
+            metrics=_there(files, files.metrics(), "metrics.parquet"),
+            trace=_there(files, files.trace(), "trace.parquet"),
+            point=read_point(files.path),
+            best=read_point(files.path, "best.safetensors") if there(files.path, "best.safetensors") else None,
             task=task,
-            ended=info.get("ended"),
+            ended=files.info.ended,
+            trust=trust,
         )
 
 
-def final_point(path: Path) -> Point:
-    """The final parameters and buffers of a run's folder."""
-    return _point(Folder(path), "weights.safetensors")
-
-
-def _point(folder: Folder, name: str) -> Point:
-    tensors, note = folder.read_tensors(name)
-    x = torch.cat([tensors[f"param.{n}"].reshape(-1) for n in note["segments"]])
-    buffers = {n.removeprefix("buffer."): t for n, t in tensors.items() if n.startswith("buffer.")}
-    return Point(x, buffers or None)
+def _there(files: RunFiles, table: pa.Table, name: str) -> pa.Table:
+    """A table that a finished run has; RunFiles gives an empty one for a run that has not got that far."""
+    if not table.column_names:
+        raise StoreError(f"{files.path} has no {name}: the run has not ended")
+    return table

@@ -14,11 +14,13 @@ from offbeat.core.errors import ConfigError, StoreError
 from offbeat.core.seeds import Draws
 from offbeat.engines.cluster import Cluster, PerWorker
 from offbeat.engines.cluster.distributions import Constant, Lognormal
+from offbeat.folders.description import ENDED
+from offbeat.folders.run_files import RunFiles, rows
 from offbeat.lab.config import make, to_toml
 from offbeat.lab.runs.conditions import cores
 from offbeat.lab.runs.execute import execute
-from offbeat.lab.runs.folder import Folder
 from offbeat.lab.runs.plan import build
+from offbeat.lab.runs.trust import check_trusted
 
 _WARM = 3  # first gradients of a worker, slower than all others
 _APART = 1.1  # workers whose mean times differ by more get entries of their own
@@ -30,37 +32,45 @@ Row = Mapping[str, Any]
 
 def calibrate(path: Path) -> Cluster:
     """The cluster that a real run was: compute time, latency each way and service time from its trace."""
-    folder = Folder(path)
-    info = folder.read()
-    if info.get("clock") != "wall":
-        raise ConfigError(f"{path} has no wall times to learn from: it ran on the {info.get('engine', 'sim')} engine")
-    if info["status"] not in ("done", "diverged"):
-        raise StoreError(f"{path} is {info['status']}: only a finished run can be calibrated")
-    cluster = Cluster.parse(**info["config"]["cluster"])
-    rows = [r for r in folder.read_table("trace.parquet").to_pylist() if r["applied"] and r["samples"]]
-    times = compute_times(rows, cluster, info["seed"])
+    run = RunFiles.open(path)
+    if run.clock != "wall":
+        raise ConfigError(f"{path} has no wall times to learn from: it ran on the {run.info.engine} engine")
+    if run.status not in ENDED:
+        raise StoreError(f"{path} is {run.status}: only a finished run can be calibrated")
+    cluster = cluster_of(run)
+    wanted = rows(run.trace(), "worker", "draw", "applied", "samples", "started", "computed", "time")
+    useful = [r for r in wanted if r["applied"] and r["samples"] and r["draw"] is not None]
+    times = compute_times(useful, cluster, run.seed)
     if sum(map(len, times.values())) < _FEWEST:
         raise ConfigError(f"{path} has too few gradients: {_FEWEST} are needed after the first {_WARM} of each worker")
-    calls = [e for e in folder.read_table("arrivals.parquet").to_pylist() if e["what"] == "call"]
-    busy = info["summary"]["server_busy_share"] or 0.0
-    service = busy * info["summary"]["wall_seconds"] / len(calls) if calls else 0.0
+    calls = [e for e in rows(run.arrivals(), "time", "what", "worker") if e["what"] == "call"]
+    busy = run.summary["server_busy_share"] or 0.0
+    service = busy * (run.seconds or 0.0) / len(calls) if calls else 0.0
     return replace(
         cluster,
         compute=_entries(times),
-        latency=latency(rows, calls, service),
+        latency=latency(useful, calls, service),
         service=Constant(service),
     )
 
 
-def compute_times(rows: Sequence[Row], cluster: Cluster, seed: int) -> dict[int, list[float]]:
+def cluster_of(run: RunFiles) -> Cluster:
+    """The cluster that a run was configured with."""
+    try:
+        return Cluster.parse(**run.config.get("cluster", {}))
+    except TypeError as e:
+        raise StoreError(f"{run.path} has a cluster of another kind: {e}") from None
+
+
+def compute_times(gradients: Sequence[Row], cluster: Cluster, seed: int) -> dict[int, list[float]]:
     """Seconds of each worker's gradients, without the delay that was injected, which is known exactly."""
     found: dict[int, list[float]] = defaultdict(list)
-    for worker in range(cluster.workers):
+    for worker in sorted({r["worker"] for r in gradients if r["worker"] < cluster.workers}):
         kinds = enumerate(cluster.delays_of(worker))
         delays = [Draws(d.sample, seed=seed, stream=f"delay{k}", source=worker) for k, d in kinds]
-        mine = sorted((r for r in rows if r["worker"] == worker), key=lambda r: r["draw"])
+        mine = sorted((r for r in gradients if r["worker"] == worker), key=lambda r: r["draw"])
         at, injected = 0, 0.0
-        first = mine[0]["draw"] if mine else 0
+        first = mine[0]["draw"]
         for k, row in enumerate(mine):
             while at <= row["draw"]:  # every batch drawn has taken its delay, whatever became of it
                 injected = sum(d.next() for d in delays)
@@ -70,15 +80,15 @@ def compute_times(rows: Sequence[Row], cluster: Cluster, seed: int) -> dict[int,
     return dict(found)
 
 
-def latency(rows: Sequence[Row], calls: Sequence[Row], service: float) -> float:
+def latency(gradients: Sequence[Row], calls: Sequence[Row], service: float) -> float:
     """One way, as a median: from computed to heard at the server, and from served to begun with the next.
 
     A gradient that the server held back was served when it was applied.
     """
     ways: list[float] = []
-    for worker in {r["worker"] for r in rows}:
+    for worker in {r["worker"] for r in gradients}:
         heard = [c["time"] for c in calls if c["worker"] == worker]
-        mine = sorted((r for r in rows if r["worker"] == worker), key=lambda r: r["started"])
+        mine = sorted((r for r in gradients if r["worker"] == worker), key=lambda r: r["started"])
         for row, after in pairwise(mine):
             k = bisect_left(heard, row["computed"])
             if k < len(heard) and heard[k] <= row["time"] + 1e-9:
@@ -99,13 +109,11 @@ def _entries(times: Mapping[int, list[float]]) -> tuple[PerWorker, ...]:
     return tuple(entries)
 
 
-def predicted(cluster: Cluster, other: Mapping[str, Any]) -> Cluster:
-    """The calibrated machine with the workers, delays and events of another run.
+def predicted(cluster: Cluster, theirs: Cluster) -> Cluster:
+    """The calibrated machine with the workers, delays and events of another one.
 
     Workers beyond the number of cores share them: a gradient then takes so much longer.
     """
-    values = dict(other["config"]["cluster"])
-    theirs = Cluster.parse(**values)
     crowd = max(1.0, theirs.workers / cores()) / max(1.0, cluster.workers / cores())
     compute = []
     for entry in cluster.compute:
@@ -117,17 +125,19 @@ def predicted(cluster: Cluster, other: Mapping[str, Any]) -> Cluster:
     return replace(theirs, compute=tuple(compute), latency=cluster.latency, service=cluster.service)
 
 
-def check(cluster: Cluster, path: Path, target: str | None = None) -> dict[str, Any]:
+def check(cluster: Cluster, path: Path, target: str | None = None, *, trust: bool = False) -> dict[str, Any]:
     """How well the simulator on this cluster predicts another real run: throughput, staleness, time to a target."""
-    folder = Folder(path)
-    info = folder.read()
-    if info["config"].get("from") == "python":
+    run = RunFiles.open(path)
+    if run.config.get("from") == "python":
         raise ConfigError(f"{path} was made by a Python script, and cannot be simulated from its folder alone")
-    if info.get("clock") != "wall":
+    if run.clock != "wall":
         raise ConfigError(f"{path} is itself a simulation: check against a run on the local engine")
-    values = {**info["config"], "engine": "sim", "cluster": predicted(cluster, info).to_dict()}
+    if run.status not in ENDED:
+        raise StoreError(f"{path} is {run.status}: only a finished run can be compared")
+    check_trusted(run, trust)
+    values = {**run.config, "engine": "sim", "cluster": predicted(cluster, cluster_of(run)).to_dict()}
     simulated = execute(build(make(values)), None)
-    real = info["summary"]
+    real = run.summary
     goal = target or real.get("target")
     pairs = {
         "samples_per_second": (
@@ -138,7 +148,7 @@ def check(cluster: Cluster, path: Path, target: str | None = None) -> dict[str, 
     }
     if goal:
         wanted = Target.parse(goal)
-        measured = folder.read_table("metrics.parquet").to_pylist()
+        measured = run.metrics().to_pylist()
         pairs[f"time_to_{goal}"] = (wanted.time(measured), wanted.time(simulated.metrics.to_pylist()))
     found: dict[str, Any] = {"run": str(path), "solver": real["solver"], "workers": real["workers"]}
     for name, (was, would) in pairs.items():

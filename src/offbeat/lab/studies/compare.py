@@ -145,9 +145,9 @@ def _line(
 
 def _time_to(cell: Cell, target: Target) -> float | None:
     from offbeat.core.errors import StoreError
-    from offbeat.lab.runs.folder import Folder
+    from offbeat.folders.run_files import RunFiles
 
     try:
-        return target.time(Folder(cell.folder).read_table("metrics.parquet").to_pylist())
+        return target.time(RunFiles.open(cell.folder).metrics().to_pylist())
     except StoreError:
         return None

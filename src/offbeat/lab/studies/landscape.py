@@ -21,11 +21,17 @@ from offbeat.core.bits import hold_still, usual_torch
 from offbeat.core.errors import ConfigError, StoreError
 from offbeat.core.layout import Layout
 from offbeat.core.task import Point, Task
+from offbeat.folders.made import saves
+from offbeat.folders.opening import there
+from offbeat.folders.plain_values import read_json
+from offbeat.folders.run_files import RunFiles
+from offbeat.folders.tensor_files import read_point, read_save
+from offbeat.folders.writing import make_folder
 from offbeat.lab.config import given_as_objects
 from offbeat.lab.runs.conditions import cores
 from offbeat.lab.runs.folder import Folder
-from offbeat.lab.runs.result import final_point
 from offbeat.lab.runs.tasks import recorded_task
+from offbeat.lab.runs.trust import check_trusted
 
 DIRECTIONS = ("pca", "random")
 _MOST_SAVES = 200
@@ -35,8 +41,7 @@ _MOST_SAVES = 200
 class Trajectory:
     """The saved points of one run, the initial one included."""
 
-    path: Path
-    info: dict[str, Any]
+    run: RunFiles
     points: Tensor
     samples: list[int]
 
@@ -71,8 +76,12 @@ def compute(
     seed: int = 0,
     pool: int | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    trust: bool = False,
 ) -> bool:
-    """Fills the folder `out`: landscape.json, grid.parquet, paths.parquet. False where that was done before."""
+    """Fills the folder `out`: landscape.json, grid.parquet, paths.parquet. False where that was done before.
+
+    `trust` lets folders that were not made here run the code that they name.
+    """
     if directions not in DIRECTIONS:
         raise ConfigError(f"directions must be {' or '.join(DIRECTIONS)}, got {directions!r}")
     if not 3 <= grid <= 500:
@@ -83,8 +92,8 @@ def compute(
     key = _key(found, directions, grid, margin, seed)
     if _done(out, key):
         return False
-    task = _task(found)
-    last = final_point(found[0].path)
+    last = read_point(found[0].run.path)
+    task = _task(found, last, trust)
     every = torch.cat([t.points for t in found]).double()
     plane = principal(every) if directions == "pca" else filter_normalised(last.x, task.layout, seed)
     where = plane.project(every)
@@ -102,7 +111,7 @@ def compute(
     scores = _side_by_side(score, points, pool or cores(), progress)
     cells, paths = scores[: len(corners)], scores[len(corners) :]
     folder = Folder(out)
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     columns: dict[str, Any] = {"a": [a for a, _ in corners], "b": [b for _, b in corners]}
     columns |= {name: [c.get(name) for c in cells] for name in ("loss", "accuracy") if name in cells[0]}
     folder.write_table("grid.parquet", pa.table(columns))
@@ -123,23 +132,25 @@ def compute(
         ),
     )
     about = {"key": key, "directions": directions, "grid": grid, "margin": margin, "seed": seed, "explained": explained}
-    about |= {"runs": [str(t.path) for t in found], "solvers": [t.info["summary"]["solver"] for t in found]}
-    about |= {"seeds": [t.info["seed"] for t in found], "task": task.name, "parameters": task.layout.size}
+    about |= {"runs": [str(t.run.path) for t in found], "solvers": [t.run.solver for t in found]}
+    about |= {"seeds": [t.run.seed for t in found], "task": task.name, "parameters": task.layout.size}
     folder.write_json("landscape.json", about)
     return True
 
 
 def trajectory(path: Path) -> Trajectory:
-    folder = Folder(path)
-    info = folder.read()
-    files = sorted((path / "saves").glob("*.safetensors"))
+    """From the run's folder."""
+    run = RunFiles.open(path)
+    files = saves(path)
     if len(files) < 2:
         raise ConfigError(f"{path} has no saved trajectory: run it with --saves-per-epoch 3")
-    if "summary" not in info:
+    if not run.summary:
         raise StoreError(f"{path} has not ended")
     step = -(-len(files) // _MOST_SAVES)
-    read = [folder.read_tensors(f"saves/{f.name}") for f in files[::step]]
-    return Trajectory(path, info, torch.stack([t["x"] for t, _ in read]), [n["samples"] for _, n in read])
+    points, samples = zip(*(read_save(path, name) for name in files[::step]), strict=True)
+    if len({len(x) for x in points}) > 1:
+        raise StoreError(f"{path / 'saves'} holds points of different sizes")
+    return Trajectory(run, torch.stack([x.float() for x in points]), list(samples))
 
 
 def principal(points: Tensor) -> Plane:
@@ -207,15 +218,19 @@ def _side_by_side(
     return out
 
 
-def _task(found: Sequence[Trajectory]) -> Task:
-    first = found[0]
-    if "task" in given_as_objects(first.info["config"]):
+def _task(found: Sequence[Trajectory], last: Point, trust: bool) -> Task:
+    first = found[0].run
+    if "task" in given_as_objects(first.config):
         raise ConfigError(f"{first.path} was made of Python objects: its model cannot be built again from the folder")
-    tasks = {json.dumps(t.info["config"]["task"], sort_keys=True) for t in found}
+    tasks = {json.dumps(t.run.config.get("task"), sort_keys=True) for t in found}
     if len(tasks) > 1:
         raise ConfigError(f"these runs are of different tasks: {', '.join(sorted(tasks))}")
-    task = recorded_task(first.info["config"])
-    if not task.evaluate(final_point(first.path), lambda f, items: [f(i) for i in items]):
+    check_trusted(first, trust)
+    task = recorded_task(first.config)
+    for t in found:
+        if t.points.shape[1] != task.layout.size or last.x.numel() != task.layout.size:
+            raise StoreError(f"{t.run.path} has not as many parameters as its task {task.name!r}: {task.layout.size:,}")
+    if not task.evaluate(last, lambda f, items: [f(i) for i in items]):
         raise ConfigError(f"task {task.name!r} has no held-out loss")
     return task
 
@@ -226,8 +241,9 @@ def _key(found: Sequence[Trajectory], *settings: Any) -> str:
 
 
 def _done(out: Path, key: str) -> bool:
-    try:
-        about = json.loads((out / "landscape.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    if not there(out, "landscape.json"):
         return False
-    return bool(about.get("key") == key)
+    try:
+        return read_json(out, "landscape.json", dict[str, Any]).get("key") == key
+    except (StoreError, FileNotFoundError):
+        return False

@@ -8,14 +8,16 @@ import torch
 
 from offbeat.core.bits import usual_torch
 from offbeat.core.effects import Lock, SharedAdd, Unlock
-from offbeat.core.errors import ConfigError, StoreError
+from offbeat.core.errors import ConfigError, OffbeatError, StoreError
 from offbeat.engines.replay import SERIAL, SHARED, Entry, Replay
 from offbeat.engines.running.fit import world_of
+from offbeat.folders.description import ENDED
+from offbeat.folders.run_files import RunFiles, rows
 from offbeat.lab.config import make, put
-from offbeat.lab.runs.folder import Folder
 from offbeat.lab.runs.plan import Plan, build
 from offbeat.lab.runs.result import Run
 from offbeat.lab.runs.summary import params_sha256
+from offbeat.lab.runs.trust import check_trusted
 
 LOCK_FREE = (
     "its workers read and add without a lock: reads may be torn, additions interleave component by component and some "
@@ -24,24 +26,29 @@ LOCK_FREE = (
 
 
 def replay(
-    path: Path, *, plan: Plan | None = None, solver: str | None = None, settings: Mapping[str, Any] | None = None
+    path: Path,
+    *,
+    plan: Plan | None = None,
+    solver: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    trust: bool = False,
 ) -> dict[str, Any]:
     """What a replay finds: distance to the real parameters, or what would have been.
 
     `solver` (and `settings`, dotted keys) ask what the same arrivals would have done under another rule. A run that was
-    made of Python objects needs its `plan`.
+    made of Python objects needs its `plan`. `trust` lets a folder that was not made here run the code that it names.
     """
-    folder = Folder(path)
-    info = folder.read()
+    files = RunFiles.open(path)
+    if files.clock != "wall" or files.info.engine == "threads":
+        raise ConfigError(f"{path} is of the {files.info.engine} engine, whose order is its seed's: run it again")
+    if files.status not in ENDED:
+        raise StoreError(f"{path} is {files.status}: only a finished run can be replayed")
     if plan is None:
-        plan = _plan(info, path, solver, settings or {})
-    if info.get("clock") != "wall" or info.get("engine") == "threads":
-        raise ConfigError(
-            f"{path} is of the {info.get('engine', 'sim')} engine, whose order is its seed's: run it again"
-        )
-    if info["status"] not in ("done", "diverged"):
-        raise StoreError(f"{path} is {info['status']}: only a finished run can be replayed")
+        check_trusted(files, trust)
+        plan = _plan(files, solver, settings or {})
     real = Run.load(path, task=plan.task)
+    if real.params.numel() != plan.task.layout.size:
+        raise StoreError(f"{path} has {real.params.numel():,} parameters, and its task {plan.task.layout.size:,}")
     changed = solver is not None or bool(settings)
     with usual_torch():
         engine = Replay(
@@ -51,7 +58,12 @@ def replay(
             world_of(plan.cluster, plan.task, plan.feed(), plan.seed),
             seed=plan.seed,
         )
-        x, why = _recompute(engine, folder, plan)
+        try:
+            x, why = _recompute(engine, files, plan)
+        except OffbeatError:
+            raise
+        except Exception as e:  # a record in an order that no server makes
+            raise StoreError(f"{path} has a record that is damaged or of another run: {type(e).__name__} {e}") from e
         held_out = plan.task.evaluate(real.point._replace(x=x), lambda f, items: [f(i) for i in items])
     distance = float((x - real.params).norm())
     found = {
@@ -62,7 +74,7 @@ def replay(
         "gradients": engine.gradients,
         "equal": bool(torch.equal(x, real.params)),
         "distance": distance,
-        "relative_distance": distance / float(real.params.norm()),
+        "relative_distance": distance / (float(real.params.norm()) or 1.0),
         "why": why if distance and not changed else None,
         "params_sha256": params_sha256(x),
         "loss": held_out.get("loss"),
@@ -74,10 +86,12 @@ def replay(
     return found
 
 
-def _plan(info: Mapping[str, Any], path: Path, solver: str | None, settings: Mapping[str, Any]) -> Plan:
-    if info["config"].get("from") == "python":
-        raise ConfigError(f"{path} was made by a Python script: hand its plan to offbeat.lab.studies.replaying.replay")
-    values = dict(info["config"])
+def _plan(run: RunFiles, solver: str | None, settings: Mapping[str, Any]) -> Plan:
+    if run.config.get("from") == "python":
+        raise ConfigError(
+            f"{run.path} was made by a Python script: hand its plan to offbeat.lab.studies.replaying.replay"
+        )
+    values = dict(run.config)
     if solver is not None:
         values["solver"] = {"name": solver}
     for key, value in settings.items():
@@ -85,16 +99,17 @@ def _plan(info: Mapping[str, Any], path: Path, solver: str | None, settings: Map
     return build(make(values))
 
 
-def _recompute(engine: Replay, folder: Folder, plan: Plan) -> tuple[torch.Tensor, str | None]:
+def _recompute(engine: Replay, run: RunFiles, plan: Plan) -> tuple[torch.Tensor, str | None]:
     asks = plan.solver.asks
     if asks <= SERIAL:
-        engine.follow(Entry(*row.values()) for row in folder.read_table("arrivals.parquet").to_pylist())
+        engine.follow(Entry(*row.values()) for row in rows(run.arrivals()))
         return engine.parameters, "the bits of a server's run must be the same: please report this"
     if SharedAdd in asks and getattr(plan.solver, "group", 1) == 1 and asks - {Lock, Unlock} <= SHARED | _groups():
-        rows = [r for r in folder.read_table("trace.parquet").to_pylist() if r["applied"]]
-        if all(r["version_read"] is None for r in rows):  # an exchange comes just before its gradient
-            rows.sort(key=lambda r: r["started"])
-        return engine.follow_shared([(r["worker"], r["version_read"]) for r in rows], engine.initial.x), LOCK_FREE
+        wanted = rows(run.trace(), "worker", "version_read", "started", "applied")
+        found = [r for r in wanted if r["applied"]]
+        if all(r["version_read"] is None for r in found):  # an exchange comes just before its gradient
+            found.sort(key=lambda r: r["started"])
+        return engine.follow_shared([(r["worker"], r["version_read"]) for r in found], engine.initial.x), LOCK_FREE
     names = ", ".join(sorted(e.__name__ for e in asks - SERIAL))
     raise ConfigError(
         f"{plan.solver_name} cannot be replayed: its workers ask for {names}, and neither a server nor a shared vector "

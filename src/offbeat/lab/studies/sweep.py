@@ -145,8 +145,8 @@ def collect_done(sweep: Sweep) -> int:
         except StoreError:
             continue  # damaged: it is run again
         # A run of another configuration is no outcome of this cell; running the cell will say so.
-        if info["status"] in FINISHED and info.get("key") == address(make(cell.config)):
-            cell.outcome, cell.share = {**info["summary"], "run": str(cell.folder)}, 1.0
+        if info.status in FINISHED and info.key == address(make(cell.config)):
+            cell.outcome, cell.share = {**info.outcome, "run": str(cell.folder)}, 1.0
             done += 1
     return done
 

@@ -19,7 +19,8 @@ from offbeat.engines.clock import columns as slotted
 from offbeat.engines.clock.general import Timing
 from offbeat.engines.cluster import Cluster
 from offbeat.engines.protocol import ToTheMark
-from offbeat.lab.runs.folder import SCHEMA, trace_table
+from offbeat.folders.parquet import TRACE
+from offbeat.lab.runs.folder import trace_table
 from offbeat.lab.runs.plan import Plan
 from offbeat.tasks.idle import Idle
 
@@ -104,8 +105,8 @@ def _fast(plan: Plan, limits: tuple[float, float], progress: Progress) -> Any:
         return None
     rows = len(found.columns["time"])
     known = {**found.columns, "outcome": pa.array([APPLIED]).take(pa.array(np.zeros(rows, dtype=np.int64)))}
-    columns = [pa.array(known[f.name]).cast(f.type) if f.name in known else pa.nulls(rows, f.type) for f in SCHEMA]
-    trace = pa.concat_tables([pa.table(columns, schema=SCHEMA), trace_table(found.tail)])
+    columns = [pa.array(known[f.name]).cast(f.type) if f.name in known else pa.nulls(rows, f.type) for f in TRACE]
+    trace = pa.concat_tables([pa.table(columns, schema=TRACE), trace_table(found.tail)])
     return vars(found), trace, found.shares
 
 

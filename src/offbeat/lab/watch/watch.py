@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterable
 from math import inf, isfinite
 from typing import Any
 
-from offbeat.core.errors import ConfigError, StoreError
+from offbeat.core.errors import ConfigError, OffbeatError, StoreError
+from offbeat.core.legible import legible
 from offbeat.core.task import Point
 from offbeat.engines.protocol import Engine
+from offbeat.folders.tensor_files import read_tensors
 from offbeat.lab.runs.folder import Folder, metrics_table
 from offbeat.lab.runs.plan import Plan
 from offbeat.lab.watch.best import Best
@@ -75,9 +77,8 @@ class Watch:
 
     # -- what the engine calls ----------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """The initial point is evaluated and saved too."""
-        self.evaluate()
+    def save_first(self) -> None:
+        """The initial point is saved, too."""
         if self._marks.saving:
             self.save()
 
@@ -211,7 +212,7 @@ class Watch:
 
     def restore(self, folder: Folder) -> None:
         """Goes on from the folder's checkpoint."""
-        tensors, note = folder.read_tensors("checkpoint.safetensors")
+        tensors, note = read_tensors(folder.path, "checkpoint.safetensors", dict[str, Any])
         try:
             self._load(note["watch"])
             if "best" in tensors:
@@ -219,10 +220,12 @@ class Watch:
                 self._best.point = Point(tensors["best"], buffers or None)
             self.engine.restore(note["engine"], tensors)
             self._counted.resumed()
-        except (KeyError, TypeError, AttributeError, RuntimeError) as e:
-            where = folder.path / "checkpoint.safetensors"
-            raise StoreError(f"{where} is damaged or of another run: {str(e).splitlines()[0]}") from None
-        folder.drop_parts(self.parts)
+        except OffbeatError:
+            raise
+        except Exception as e:  # whatever an engine stumbles over in a tree that is not its own
+            where, said = folder.path / "checkpoint.safetensors", str(e) or type(e).__name__
+            raise StoreError(f"{where} is damaged or of another run: {legible(said.splitlines()[0])}") from None
+        folder.go_back(self.parts, self._marks.saves)
         self._marks.set()
 
     def close_books(self) -> None:

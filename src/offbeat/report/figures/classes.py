@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
+from offbeat.folders.run_files import RunFiles
 from offbeat.report.draw.figure import Axis, Bars, Chart, Figure, Heat, Mark
 from offbeat.report.draw.style import OKABE_ITO
 from offbeat.report.figures.gallery import View, of_one
-from offbeat.report.read import RunFiles
 from offbeat.report.tables import Table
 
 _MOST_WRITTEN = 15
@@ -15,7 +15,7 @@ _MOST_WRITTEN = 15
 
 def scores(run: RunFiles) -> dict[str, Any] | None:
     """The final evaluation by class, on the test set where there is one, else on the validation set."""
-    found = run.json("evaluation.json") or {}
+    found = run.evaluation
     held_out = next((found[which] for which in ("test", "validation") if which in found), None)
     return held_out if held_out and held_out.get("confusion") else None
 
@@ -63,7 +63,7 @@ def per_class(run: RunFiles) -> Table | None:
 @of_one("Classes and data", 20, needs="partition by class")
 def partition(view: View) -> Chart | None:
     """How many samples of each class each worker can draw."""
-    found = view.run.json("partition.json") or {}
+    found = view.run.partition
     if not found.get("histograms") or set(found.get("sizes", ())) == {found.get("samples")}:
         return None  # no labels, or everybody draws from everything
     counts = np.asarray(found["histograms"], float)

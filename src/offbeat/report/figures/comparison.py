@@ -10,11 +10,11 @@ import numpy as np
 
 from offbeat.core.budget import Target
 from offbeat.core.errors import ConfigError
+from offbeat.folders.run_files import RunFiles
 from offbeat.report.draw.as_matplotlib import plain
 from offbeat.report.draw.style import MATPLOTLIB, colour, solver_colour
 from offbeat.report.figures.curves import curve, extent, together
 from offbeat.report.numbers import known, metric_name
-from offbeat.report.read import RunFiles
 from offbeat.report.targets import time_to
 
 Runs = Mapping[str, Sequence[RunFiles]]

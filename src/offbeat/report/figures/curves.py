@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from offbeat.folders.run_files import RunFiles
 from offbeat.report.draw.figure import Axis, Chart, Figure, Line, Mark, Rule
 from offbeat.report.figures.gallery import View, of_one, of_several
 from offbeat.report.groups import Group, clocks
 from offbeat.report.numbers import MOST_POINTS, fewer, metric_name
-from offbeat.report.read import RunFiles
 
 Curve = tuple[NDArray[np.float64], NDArray[np.float64]]
 

@@ -8,11 +8,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from offbeat.core.trace import RECEIVED
+from offbeat.folders.run_files import RunFiles
 from offbeat.report.draw.figure import Axis, Bars, Chart, Figure, Line, Mark, Rule
 from offbeat.report.draw.style import faded
 from offbeat.report.figures.gallery import View, of_one, of_several
 from offbeat.report.numbers import normal_share
-from offbeat.report.read import RunFiles
 
 _MOST_BARS = 120
 

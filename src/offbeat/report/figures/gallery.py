@@ -18,10 +18,10 @@ from pkgutil import iter_modules
 
 from offbeat.core.budget import HIGHER_IS_BETTER, Target
 from offbeat.core.errors import unknown
+from offbeat.folders.run_files import RunFiles
 from offbeat.report.draw.figure import Chart
 from offbeat.report.groups import Group
 from offbeat.report.numbers import known, mean
-from offbeat.report.read import RunFiles
 from offbeat.report.verdict import final_score
 
 MOST_LINES, MOST_BARS = 10, 24

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from offbeat.core.errors import ConfigError, StoreError, unknown
+from offbeat.folders.parquet import read_results
+from offbeat.folders.run_files import RunFiles
 from offbeat.report.draw.figure import Axis, Chart, Figure, Heat, Line, Mark, Points
 from offbeat.report.draw.style import DASHES, OKABE_ITO, solver_colour
 from offbeat.report.numbers import known, mean, number
-from offbeat.report.read import RunFiles, tidy
+from offbeat.report.read import tidy
 
 Row = Mapping[str, Any]
 _MOST_PANELS = 12
@@ -36,10 +37,7 @@ class Grid:
 
 def of_results(path: Path) -> Grid:
     """A sweep's results.parquet; the swept keys are the columns before the seed."""
-    try:
-        table = pq.read_table(path)
-    except (OSError, ValueError) as e:
-        raise StoreError(f"{path} cannot be read: {str(e).splitlines()[0]}") from None
+    table = read_results(path.parent, path.name)
     if "seed" not in table.column_names:
         raise StoreError(f"{path} is not the table of a sweep: it has no column 'seed'")
     names = table.column_names

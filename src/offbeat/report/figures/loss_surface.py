@@ -1,16 +1,16 @@
 """The loss landscape: surface and contours, with the trajectories on them."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from offbeat.core.errors import StoreError
+from offbeat.folders.parquet import read_numbers
+from offbeat.folders.plain_values import read_json
+from offbeat.folders.side_notes import Landscape as About
 from offbeat.report.draw.figure import Axis, Chart, Figure, Heat, Line, Mark, Path3, Points, Surface
 from offbeat.report.draw.style import DASHES, solver_colour
 from offbeat.report.pages.page import Page, Section
@@ -31,7 +31,7 @@ class Walk:
 
 @dataclass(frozen=True)
 class Landscape:
-    about: dict[str, Any]
+    about: About
     a: NDArray[np.float64]
     b: NDArray[np.float64]
     loss: NDArray[np.float64]
@@ -39,7 +39,7 @@ class Landscape:
 
     @property
     def explained(self) -> str:
-        shares = self.about["explained"]
+        shares = self.about.explained
         if len(shares) == 2:
             return f"the plane holds {sum(shares):.1%} of the variance ({shares[0]:.1%} and {shares[1]:.1%})"
         return f"the plane holds {shares[0]:.1%} of the variance"
@@ -48,20 +48,25 @@ class Landscape:
 def read(folder: Path) -> Landscape:
     """From the folder that `offbeat landscape` filled."""
     try:
-        about = json.loads((folder / "landscape.json").read_text(encoding="utf-8"))
-        grid, paths = (pq.read_table(folder / name) for name in ("grid.parquet", "paths.parquet"))
-    except (OSError, ValueError) as e:
-        raise StoreError(f"{folder} holds no landscape: {str(e).splitlines()[0]}") from None
-    side = about["grid"]
+        about = read_json(folder, "landscape.json", About)
+        grid = read_numbers(folder, "grid.parquet", "a", "b", "loss")
+        paths = read_numbers(folder, "paths.parquet", "run", "a", "b", "loss_on_plane", "loss")
+    except FileNotFoundError as e:
+        raise StoreError(f"{folder} holds no landscape: it has no {Path(str(e.filename)).name}") from None
+    side = about.grid
+    if grid.num_rows != side * side:
+        raise StoreError(f"{folder / 'grid.parquet'} cannot be read: it has not {side} x {side} rows")
     a, b, loss = (np.asarray(grid[n], float).reshape(side, side) for n in ("a", "b", "loss"))
     owner = np.asarray(paths["run"])
+    if set(owner.tolist()) != set(range(len(about.solvers))):
+        raise StoreError(f"{folder / 'paths.parquet'} cannot be read: its runs are not those of landscape.json")
     columns = {n: np.asarray(paths[n], float) for n in ("a", "b", "loss_on_plane", "loss")}
     walks: list[Walk] = []
     seen: dict[str, int] = {}
-    for i, (solver, seed) in enumerate(zip(about["solvers"], about["seeds"], strict=True)):
+    for i, (solver, seed) in enumerate(zip(about.solvers, about.seeds, strict=True)):
         mine = owner == i
         seen[solver] = seen.get(solver, -1) + 1
-        several = len(set(about["seeds"])) > 1 or about["solvers"].count(solver) > 1
+        several = len(set(about.seeds)) > 1 or about.solvers.count(solver) > 1
         name = f"{solver}, seed {seed}" if several else solver
         values = [columns[n][mine] for n in ("a", "b", "loss_on_plane", "loss")]
         walks.append(Walk(name, solver_colour(solver), DASHES[seen[solver] % len(DASHES)], *values))
@@ -69,7 +74,7 @@ def read(folder: Path) -> Landscape:
 
 
 def _axes(found: Landscape) -> tuple[Axis, Axis]:
-    if found.about["directions"] == "random":
+    if found.about.directions == "random":
         return Axis("random direction 1, in units of the weights"), Axis("random direction 2, in units of the weights")
     return Axis("first principal component"), Axis("second principal component")
 
@@ -95,7 +100,7 @@ def surface(found: Landscape, *, log: bool) -> Figure:
     for w in found.walks:
         height = np.log10(np.maximum(w.on_plane, 1e-12)) if log else w.on_plane
         marks.append(Path3(w.a, w.b, height + 0.02 * float(np.ptp(lift)), w.name, w.colour))
-    short = "PC" if found.about["directions"] == "pca" else "direction"
+    short = "PC" if found.about.directions == "pca" else "direction"
     x, y = Axis(f"{short} 1"), Axis(f"{short} 2")
     return Figure("As a surface", x, y, tuple(marks), height=560)
 
@@ -127,15 +132,13 @@ def charts(found: Landscape) -> list[Chart]:
 def page(found: Landscape) -> Page:
     about = found.about
     names = ", ".join(dict.fromkeys(w.name for w in found.walks))
-    how = "principal components of all saved points" if about["directions"] == "pca" else "filter-normalised directions"
-    lead = f"The held-out loss of {about['task']} ({about['parameters']:,} parameters) around the trajectories of "
+    how = "principal components of all saved points" if about.directions == "pca" else "filter-normalised directions"
+    lead = f"The held-out loss of {about.task} ({about.parameters:,} parameters) around the trajectories of "
     lead += f"{names}: "
-    lead += (
-        f"{about['grid']} × {about['grid']} points on the plane of the {how}; {found.explained} of the trajectories."
-    )
+    lead += f"{about.grid} × {about.grid} points on the plane of the {how}; {found.explained} of the trajectories."
     ends = ", ".join(f"{w.name} {w.loss[-1]:.4g} (on the plane {w.on_plane[-1]:.4g})" for w in found.walks)
     return Page(
-        f"Loss landscape of {about['task']}",
+        f"Loss landscape of {about.task}",
         [lead],
         [Section("", charts(found))],
         foot=f"loss at the ends: {ends}",

@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow.compute as pc
 
 from offbeat.core.trace import APPLIED, RECEIVED
+from offbeat.folders.run_files import RunFiles
 from offbeat.report.draw.figure import Arrows, Axis, Chart, Figure, Mark, Points, Spans
 from offbeat.report.draw.style import OKABE_ITO
 from offbeat.report.figures.gallery import View, of_one
 from offbeat.report.numbers import seconds
-from offbeat.report.read import RunFiles
 
 SHORT = 150
 """Rows of a trace that can still be read one by one."""

@@ -3,10 +3,10 @@
 import numpy as np
 import pyarrow.compute as pc
 
+from offbeat.folders.run_files import RunFiles, column
 from offbeat.report.draw.figure import Axis, Chart, Figure, Line, Mark, Rule
 from offbeat.report.figures.delay_histogram import delays
 from offbeat.report.figures.gallery import View, of_one
-from offbeat.report.read import RunFiles, column
 
 
 def over_time(run: RunFiles, name: str, label: str, colour: str, bins: int = 160) -> Figure | None:
@@ -59,9 +59,7 @@ def gap(view: View) -> Chart | None:
 def diagnostics(view: View) -> list[Chart]:
     """Cosine and norm ratio of stale gradients against fresh ones, by staleness."""
     run, colour = view.run, view.group.colour
-    if not run.has("diagnostics.parquet"):
-        return []
-    table = run.table("diagnostics.parquet")
+    table = run.diagnostics()
     tau = column(table, "staleness")
     charts = []
     kinds = {"cosine": "cosine of stale and fresh gradient", "norm_ratio": "norm of the stale / of the fresh gradient"}

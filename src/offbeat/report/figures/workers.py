@@ -9,11 +9,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from offbeat.core.trace import RECEIVED
+from offbeat.folders.run_files import RunFiles, column
 from offbeat.report.draw.figure import Axis, Bars, Chart, Figure, Heat, Line, Mark, Spans
 from offbeat.report.draw.style import OKABE_ITO
 from offbeat.report.figures.gallery import View, of_one, of_several
 from offbeat.report.numbers import fewer, seconds
-from offbeat.report.read import RunFiles, column
 
 KINDS = ("computing", "delayed", "communicating", "waiting")
 _MOST_SPANS, _MOST_EACH = 1200, 40

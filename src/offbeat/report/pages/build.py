@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from offbeat.folders.run_files import RunFiles
 from offbeat.report.figures.grids import Grid
 from offbeat.report.pages import several, single
 from offbeat.report.pages.page import Page
-from offbeat.report.read import RunFiles
 
 
 def build(

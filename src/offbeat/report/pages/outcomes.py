@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from offbeat.core.budget import Target
+from offbeat.folders.run_files import RunFiles
 from offbeat.report.groups import Group, clocks
 from offbeat.report.numbers import listed, mean, plus_minus
-from offbeat.report.read import RunFiles, flat
+from offbeat.report.read import flat
 from offbeat.report.tables import Table
 from offbeat.report.targets import reference, time_to
 
@@ -87,7 +88,7 @@ def listing(runs: Sequence[RunFiles], groups: Sequence[Group], goal: Target | No
         for clock in every:
             row += [] if goal is None else [time_to(r, goal) if r.clock == clock else None]
             row.append(r.seconds if r.clock == clock else None)
-        rows.append([*row, s.get("updates"), s.get("mean_staleness"), str(r.path)])
+        rows.append([*row, s.get("updates"), s.get("mean_staleness"), r.place])
     columns = ["group", "seed", "status", "accuracy", "loss"]
     for clock in every:
         columns += [] if goal is None else [f"{clock} time to {goal} (s)"]

@@ -7,13 +7,13 @@ from itertools import zip_longest
 from typing import TypeVar
 
 from offbeat.core.budget import Target
+from offbeat.folders.run_files import RunFiles
 from offbeat.report.draw.figure import Chart
 from offbeat.report.figures import grids
 from offbeat.report.figures.gallery import MOST_LINES, View, charts, figures_of_several
 from offbeat.report.groups import Group, by_clock, clocks, group
 from offbeat.report.pages.outcomes import differences, listing, outcomes
 from offbeat.report.pages.page import Page, Section
-from offbeat.report.read import RunFiles
 from offbeat.report.tables import Table
 from offbeat.report.targets import find_target
 from offbeat.report.verdict import verdict

@@ -9,13 +9,14 @@ import pyarrow.compute as pc
 from offbeat.core.budget import Target
 from offbeat.core.errors import ConfigError
 from offbeat.core.trace import RECEIVED
+from offbeat.folders.run_files import RunFiles
 from offbeat.report.figures.classes import per_class
 from offbeat.report.figures.gallery import View, charts, figures_of_one
 from offbeat.report.groups import group
 from offbeat.report.numbers import number, percent, seconds
 from offbeat.report.pages.page import Page, Section, Tile
-from offbeat.report.read import RunFiles, flat
-from offbeat.report.tables import Table
+from offbeat.report.read import flat
+from offbeat.report.tables import Table, cell
 
 
 def page(run: RunFiles, *, title: str | None = None) -> Page:
@@ -61,11 +62,11 @@ def target_of(run: RunFiles) -> Target | None:
 def said(run: RunFiles) -> str:
     """What was run and what came of it, in words."""
     s, c = run.summary, run.config
-    about = run.info.get("task", {})
+    about = run.info.task
     optimizer = c.get("optimizer", {})
     size = f" ({number(about['parameters'])} parameters)" if about.get("parameters") else ""
     text = f"{run.solver} trained {run.task}{size} with {_workers(run)}, batch {number(s.get('batch'))}"
-    text += f", {optimizer.get('name', '?')} at learning rate {number(optimizer.get('lr'))}, seed {run.seed}. "
+    text += f", {optimizer.get('name', '?')} at learning rate {cell(optimizer.get('lr'))}, seed {run.seed}. "
     if not s:
         return text + f"It has not ended: {run.status}."
     ended = {"diverged": "It diverged", "interrupted": "It was interrupted"}.get(run.status, "It ended")
@@ -119,7 +120,7 @@ def tiles(run: RunFiles) -> list[Tile]:
 def warnings(run: RunFiles) -> list[str]:
     out = []
     if run.status not in ("done", "running"):
-        out.append(f"{run.status}: {run.info.get('why') or 'no reason was recorded'}.")
+        out.append(f"{run.status}: {run.info.why or 'no reason was recorded'}.")
     if run.summary.get("stalled"):
         out.append("Stalled: the accuracy is no better than always naming the commonest class.")
     return out
@@ -127,11 +128,11 @@ def warnings(run: RunFiles) -> list[str]:
 
 def how_to_repeat(run: RunFiles) -> Section:
     """The whole configuration, what it ran on, and the commands."""
-    versions = ", ".join(f"{k} {v}" for k, v in run.info.get("versions", {}).items())
+    versions = ", ".join(f"{k} {v}" for k, v in run.info.versions.items())
     if run.config.get("from") == "python":
         how = "This run was made by a Python script, of Python objects: run the script again."
     else:
-        how = f"offbeat show {_quoted(run.path)} --toml > run.toml\noffbeat run run.toml --out again"
+        how = f"offbeat show {_quoted(run.place)} --toml > run.toml\noffbeat run run.toml --out again"
     how += f"\n\n# {versions}\n# same bits: sha256 of the final parameters {run.summary.get('params_sha256', '?')}"
     config = "\n".join(f"{k} = {json.dumps(v, ensure_ascii=False)}" for k, v in flat(run.config).items())
     return Section("How to repeat it", folded=[("Commands", how), ("The full configuration", config)])
@@ -144,5 +145,5 @@ def _quoted(path: Any) -> str:
 
 
 def _foot(run: RunFiles) -> str:
-    when = run.info.get("ended") or run.info.get("created") or ""
-    return f"{run.path} · {run.info.get('key') or ''} · {when} · times are {run.clock}"
+    when = run.info.ended or run.info.created or ""
+    return f"{run.place} · {run.info.key or ''} · {when} · times are {run.clock}"
