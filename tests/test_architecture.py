@@ -20,9 +20,11 @@ ALLOWED = {
     "tasks": {"core", "data"},
     "engines": {"core"},
     "report": {"core"},
-    "lab": {"core", "optim", "solvers", "data", "tasks", "engines", "report"},  # Run.report() and .plot are lab's
-    "terminal": {"core", "lab", "report"},
-    "cli": {"core", "solvers", "data", "tasks", "engines", "report", "lab", "terminal"},
+    "progress": {"core"},
+    # Run.report() and .plot are lab's
+    "lab": {"core", "optim", "solvers", "data", "tasks", "engines", "report", "progress"},
+    "terminal": {"core", "lab", "report", "progress"},
+    "cli": {"core", "solvers", "data", "tasks", "engines", "report", "lab", "progress", "terminal"},
     "recipes": set(),
     "__init__": {"core", "optim", "solvers", "data", "tasks", "engines", "report", "lab"},
     "__main__": {"cli"},

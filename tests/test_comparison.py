@@ -8,7 +8,7 @@ import pytest
 
 from folders import make
 from offbeat import cli, terminal
-from offbeat.cli.comparing import not_drawn
+from offbeat.cli.studies import not_drawn
 from offbeat.core.budget import Target
 from offbeat.core.errors import ConfigError
 from offbeat.lab.studies.compare import Line, Spread
@@ -37,7 +37,7 @@ TARGET = ("--target", "loss=0.2")
 
 def drawn(runs, tmp_path, **options):
     """The text of a comparison's picture."""
-    return comparison.draw(runs, tmp_path / "picture.svg", **options).read_text()
+    return comparison.draw(runs, **options).save(tmp_path / "picture.svg").read_text()
 
 
 @pytest.mark.parametrize("clock", ["virtual", "wall"])
@@ -146,8 +146,9 @@ def test_compare_takes_the_flags_of_the_cluster_and_says_what_would_run(offbeat)
 def test_one_learning_rate_for_updates_of_different_sizes_is_said_in_one_line_with_the_option(offbeat):
     # Four workers: an update of sync has four times the samples of one of asgd.
     _, out, _ = offbeat(*SHORT, "--set", "optimizer.lr=0.05")
-    (line,) = [s for s in " ".join(out.split()).split(". ") if "One learning rate for all (0.05)" in s]
-    assert "--set sync:optimizer.lr=0.2" in line
+    (line,) = [s for s in out.splitlines() if s.startswith("One learning rate (0.05)")]
+    assert "4 samples for sync and of 1 sample for asgd" in line
+    assert line.endswith("(--set sync:optimizer.lr=0.2).")
     _, out, _ = offbeat(*SHORT, "--set", "optimizer.lr=0.05", "--set", "sync:optimizer.lr=0.2")
     assert "One learning rate" not in out
 

@@ -51,6 +51,5 @@ def _effective(task: str, solver: str | None, settings: list[str] | None, as_jso
     from offbeat.cli.options import read_values
     from offbeat.lab.config import make, to_toml
 
-    nothing: dict[str, Any] = dict.fromkeys(("workers", "batch", "global_batch", "budget", "until", "delay", "seed"))
-    plain = make(read_values(task, solver=solver, settings=settings, **nothing)).plain()
+    plain = make(read_values(task, settings, solver=solver)).plain()
     print(json.dumps(json_safe(plain)) if as_json else to_toml(plain), end="\n" if as_json else "")

@@ -9,7 +9,7 @@ from offbeat.report.draw.style import variants
 from offbeat.report.read import RunFiles, flat
 
 # What does not make two runs different experiments, only differently recorded ones.
-_SILENT = ("seed", "from", "record.", "evaluate.keep_best")
+_SILENT = ("seed", "from", "objects", "record.", "evaluate.keep_best")
 _MANY = 6
 _SHORT = {"cluster.workers": "workers", "optimizer.lr": "lr", "data.batch": "batch", "optimizer.name": ""}
 

@@ -20,6 +20,12 @@ def load_code(path: str, what: str) -> Any:
     return load_object(path, what)
 
 
+def typed_in(code: Any) -> bool:
+    """Whether it was written in a notebook or a shell, where no file says what it is."""
+    name = getattr(getattr(code, "func", code), "__module__", None)
+    return name == "__main__" and getattr(sys.modules["__main__"], "__file__", None) is None
+
+
 def modules_of(*code: Any) -> list[ModuleType]:
     """The modules in which functions and classes are written."""
     found = (sys.modules.get(getattr(getattr(c, "func", c), "__module__", None) or "") for c in code)

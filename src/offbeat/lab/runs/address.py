@@ -27,7 +27,7 @@ def address(config: Config, objects: Objects = NONE) -> str | None:
 
 def code_of(config: Config, objects: Objects = NONE) -> Sources:
     """What a run is made of that is not ours: the modules behind `package.module:name`, and behind the objects."""
-    names = ((config.task.name, objects.task), (config.solver.name, objects.solver))
+    names = ((config.task.name, objects.task), (config.solver.name, objects.kind))
     code = [load_code(name, "object") for name, given in names if given is None and ":" in name]
     users = [m for m in modules_of(*objects.code()) if not installed(m)]
     return sources([*modules_of(*code), *users])

@@ -5,14 +5,14 @@ from offbeat.core.budget import Amount
 from offbeat.core.errors import ConfigError
 from offbeat.core.solver import Solver
 from offbeat.core.task import Task
-from offbeat.lab.config import Config
+from offbeat.lab.config import NONE, Config, Objects
 from offbeat.optim.schedules import Schedule
 from offbeat.optim.steppers import Factory, TwoStage, optimizer_factory
 
 
-def solver_of(config: Config, task: Task) -> Solver:
-    """The solver of a configuration, with its optimizer, schedule and multipliers."""
-    made: Solver = solvers.build(config.solver.name, _optimizer(config, task), config.solver.options)
+def solver_of(config: Config, task: Task, kind: type[Solver] | None = None) -> Solver:
+    """The solver of a configuration (`kind`: its class, if it has no name), with optimizer, schedule, multipliers."""
+    made: Solver = solvers.build(config.solver.name, _optimizer(config, task), config.solver.options, kind)
     s = config.schedule
     if s.kind != "constant" or s.warmup is not None:
         over = s.over or next((f"{getattr(config.budget, u)}{u}" for u in config.budget.given), None)
@@ -32,10 +32,11 @@ def solver_of(config: Config, task: Task) -> Solver:
     return made
 
 
-def check_rule(config: Config) -> None:
+def check_rule(config: Config, objects: Objects = NONE) -> None:
     """Wrong options of solver or optimizer, found without the task: for many runs, before the first of them."""
-    optimizer = optimizer_factory(config.optimizer.name, lr=config.lr, **config.optimizer.options)
-    solvers.build(config.solver.name, optimizer, config.solver.options)
+    if objects.solver is None:
+        optimizer = optimizer_factory(config.optimizer.name, lr=config.lr, **config.optimizer.options)
+        solvers.build(config.solver.name, optimizer, config.solver.options, objects.rule)
 
 
 def _optimizer(config: Config, task: Task) -> Factory:

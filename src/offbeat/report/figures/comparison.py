@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -10,7 +12,7 @@ import numpy as np
 
 from offbeat.core.budget import Target
 from offbeat.core.errors import ConfigError
-from offbeat.report.draw.as_matplotlib import plain
+from offbeat.report.draw.as_matplotlib import FORMATS, plain
 from offbeat.report.draw.style import MATPLOTLIB, colour, solver_colour
 from offbeat.report.figures.curves import curve, extent, together
 from offbeat.report.numbers import known, metric_name
@@ -20,16 +22,36 @@ from offbeat.report.targets import time_to
 Runs = Mapping[str, Sequence[RunFiles]]
 _LETTERS = 180
 """As many as fit into a line of the picture."""
+_DPI = 130  # a README loads it
 
 
-def draw(runs: Runs, out: Path, *, said: str = "", target: Target | None = None) -> Path:
-    """Writes `out` (.png, .svg or .pdf) from each solver's runs; `said` is what was found, in a sentence."""
-    try:
-        import matplotlib as mpl
+@dataclass(frozen=True)
+class Picture:
+    """A picture that shows itself in a notebook; `save` writes it as .png, .svg or .pdf."""
+
+    figure: Any
+    """A figure of matplotlib's."""
+
+    def save(self, path: str | Path) -> Path:
+        if Path(path).suffix.lstrip(".") not in FORMATS:
+            raise ConfigError(f"a picture must be {', '.join(f'.{f}' for f in FORMATS)}, got {str(path)!r}")
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        with _matplotlib().rc_context(MATPLOTLIB):
+            self.figure.savefig(path, dpi=_DPI)
+        return Path(path)
+
+    def _repr_png_(self) -> bytes:
+        out = BytesIO()
+        with _matplotlib().rc_context(MATPLOTLIB):
+            self.figure.savefig(out, dpi=_DPI, format="png")
+        return out.getvalue()
+
+
+def draw(runs: Runs, *, said: str = "", target: Target | None = None) -> Picture:
+    """The picture of each solver's runs; `said` is what was found, in a sentence."""
+    with _matplotlib().rc_context(MATPLOTLIB):
         from matplotlib.figure import Figure
-    except ImportError:
-        raise ConfigError("pictures need matplotlib: pip install 'offbeat[figures]'") from None
-    with mpl.rc_context(MATPLOTLIB):
+
         unbroken = re.sub(r"\[.*?\]", lambda found: found[0].replace(" ", "\N{NO-BREAK SPACE}"), plain(said))
         lines = fill(unbroken, _LETTERS)
         height = 0.34 + 0.17 * (lines.count("\n") + 1 if lines else 0)
@@ -51,9 +73,15 @@ def draw(runs: Runs, out: Path, *, said: str = "", target: Target | None = None)
             _target(by_time, by_epoch, runs, target)
         by_time.legend(loc="lower right" if metric == "accuracy" else "upper right")
         _time_shares(shares, runs)
-        out.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(out, dpi=130)  # a README loads it
-    return out
+    return Picture(figure)
+
+
+def _matplotlib() -> Any:
+    try:
+        import matplotlib as mpl
+    except ImportError:
+        raise ConfigError("pictures need matplotlib: pip install 'offbeat[figures]'") from None
+    return mpl
 
 
 def _clock(runs: Runs) -> str:
