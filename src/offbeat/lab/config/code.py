@@ -23,7 +23,7 @@ def load_code(path: str, what: str) -> Any:
 def typed_in(code: Any) -> bool:
     """Whether it was written in a notebook or a shell, where no file says what it is."""
     name = getattr(getattr(code, "func", code), "__module__", None)
-    return name == "__main__" and getattr(sys.modules["__main__"], "__file__", None) is None
+    return name == "__main__" and not os.path.isfile(getattr(sys.modules["__main__"], "__file__", None) or "")
 
 
 def modules_of(*code: Any) -> list[ModuleType]:

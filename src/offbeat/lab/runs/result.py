@@ -101,7 +101,7 @@ class Run:
 
         return html_run(self.files())
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         score = next(
             (f", {k} {self.summary[k]:.4g}" for k in ("accuracy", "loss") if self.summary.get(k) is not None), ""
         )

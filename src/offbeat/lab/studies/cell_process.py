@@ -48,7 +48,7 @@ def _worker(lines: IO[str], out: IO[str]) -> None:
         try:
             if "objects" in job:
                 objects = _unpickled(job["objects"])
-            plan = Cell(job["config"], Path(job["folder"]), objects=objects).plan()
+            plan = Cell(job["config"], Path(job["folder"]), address=job["address"], objects=objects).plan()
             # One thread a cell: the cores are shared among the cells.
             run = execute(plan, Path(job["folder"]), pool=0, again=job["again"], progress=progress)
             say(run.summary)

@@ -46,8 +46,8 @@ class Cell:
     """How much of it is done."""
 
     def plan(self) -> Plan:
-        """The run, ready to start."""
-        return build(Config.model_validate(self.config), self.objects)
+        """The run, ready to start; what is written in the script that asks is known by its address, and only there."""
+        return replace(build(Config.model_validate(self.config), self.objects), key=self.address)
 
 
 class _Process:
@@ -73,7 +73,7 @@ class _Process:
 
     def give(self, cell: Cell, **options: Any) -> None:
         self.cell = cell
-        message = {"config": cell.config, "folder": str(cell.folder), **options}
+        message = {"config": cell.config, "folder": str(cell.folder), "address": cell.address, **options}
         if cell.objects is not self._told:
             message["objects"], self._told = pickled(cell.objects), cell.objects
         assert self._process.stdin is not None

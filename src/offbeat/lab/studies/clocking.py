@@ -48,6 +48,10 @@ class Timings:
         """One row a rule. Samples a second compare them: an update is of one gradient, or of many."""
         return metrics_table(self.summaries)
 
+    def __repr__(self) -> str:
+        rates = ((s["solver"], s["samples_per_virtual_second"]) for s in self.summaries)
+        return ", ".join(f"{name}: {rate or 0:,.4g} samples a virtual second" for name, rate in rates)
+
     def _repr_html_(self) -> str:
         from offbeat.report.notebook import html_table
 

@@ -76,7 +76,7 @@ class Comparison(Study):
         runs = [RunFiles.open(c.folder) for c in self.cells if (c.folder / "run.json").exists()]
         return report(runs, path, **{**target, **options})
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return "\n".join(self.verdict) or f"no verdict: {', '.join(self.failures) or 'nothing was run'}"
 
     def _repr_html_(self) -> str:

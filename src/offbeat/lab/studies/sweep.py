@@ -57,7 +57,7 @@ class Sweep(Study):
                 return score, [{**{k: row[k] for k in self.keys}, score: m} for m, row in found[:most]]
         return "", []
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         statuses = [row["status"] for row in self.rows()]
         counts = ", ".join(f"{statuses.count(s)} {s}" for s in dict.fromkeys(statuses))
         return f"{len(statuses)} cell{'s' if len(statuses) > 1 else ''}: {counts}"
