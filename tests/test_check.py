@@ -230,8 +230,55 @@ def test_a_rule_that_makes_no_update_is_not_the_optimizer_itself(here):
 
 def test_a_rule_that_never_announces_an_update_is_not_waited_for_for_ever(here):
     found = {f.check: f for f in check(here("Uncounted").solver, {})}
-    assert found["somebody is always busy"].words == "only 0 updates in 60 events"
+    assert found["somebody is always busy"].words == "only 0 updates in 60 events: no Stepped() was announced"
     assert "makes 0 updates" in found["one worker"].words
+
+
+class Endless(ASGD):
+    """Its workers never ask for anything."""
+
+    def round(self, w):
+        yield Stepped()
+
+
+class Announcing(ASGD):
+    """Its server never stops."""
+
+    def on_call(self, s, worker, payload):
+        while True:
+            yield Stepped()
+
+
+class Unversioned(ASGD):
+    """Says which version a gradient is of, and not at which it is used."""
+
+    def on_call(self, s, worker, payload):
+        for effect in super().on_call(s, worker, payload):
+            yield Applied(effect.worker, effect.gradient) if isinstance(effect, Applied) else effect
+
+    def version(self, s):
+        return None
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Endless", "a worker yields Stepped again and again, and asks for nothing that takes time"),
+        ("Announcing", "on_call has no end: after 10,000 effects it yields Stepped"),
+    ],
+)
+def test_a_rule_without_an_end_is_not_waited_for_and_it_is_said_what_for(here, name, said):
+    found = {f.check: f for f in check(here(name).solver, {})}
+    for sentence in ("inputs are left alone", "somebody is always busy", "it descends"):
+        assert found[sentence].verdict == "fails"
+        assert found[sentence].words.startswith(said)
+
+
+def test_a_rule_that_reads_versions_and_does_not_announce_them_gets_a_warning(here):
+    notes = [f.words for f in check(here("Unversioned").solver, {}) if f.check == "staleness"]
+    assert len(notes) == 1
+    assert notes[0].startswith("Grad carries a version and Applied does not: yield Applied(worker, gradient, version)")
+    assert not [f for f in check("asgd", {}) if f.check == "staleness"]
 
 
 # -- lists, papers, pages -------------------------------------------------------------------------------------------

@@ -103,6 +103,7 @@ def _execute(
     from offbeat.lab.runs.address import default_folder
     from offbeat.lab.runs.execute import execute
     from offbeat.lab.runs.plan import build
+    from offbeat.lab.watch.noticing import Noticing
     from offbeat.progress import run_progress
 
     plan = build(config)
@@ -111,7 +112,9 @@ def _execute(
     if plan.engine == "sim" and ENGINES["threads"].why_not(plan.solver, plan) is None and not as_json:
         print("on a virtual cluster; --engine threads trains on this machine's cores, and far faster", file=sys.stderr)
     with run_progress(label, quiet=as_json and not sys.stderr.isatty()) as progress:
-        done = execute(plan, folder, pool=pool, again=again, checkpoint_seconds=checkpoint_seconds, progress=progress)
+        noticing = Noticing(lambda line: print(line, file=sys.stderr), progress)
+        done = execute(plan, folder, pool=pool, again=again, checkpoint_seconds=checkpoint_seconds, progress=noticing)
+    noticing.look(plan.task)
     if done.shown:
         print(done.said_shown("--again"), file=sys.stderr)
     if as_json:

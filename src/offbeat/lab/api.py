@@ -21,6 +21,7 @@ from offbeat.lab.runs.plan import build
 from offbeat.lab.runs.result import Run
 from offbeat.lab.runs.tasks import build_task
 from offbeat.lab.watch.hooks import check_hooks
+from offbeat.lab.watch.noticing import Noticing
 from offbeat.optim.steppers import Factory, optimizer_factory
 from offbeat.progress import run_progress, watched
 from offbeat.tasks.module import Loss, ModuleTask
@@ -173,7 +174,9 @@ def train(
         folder = Path(must_be(out, str | Path, "out must be a folder, or False"))
     quiet = not (watched() if progress is None else progress)
     with run_progress(f"{plan.task.name} / {plan.solver_name}", quiet=quiet) as shown:
-        run = execute(plan, folder, pool=pool, again=again, callbacks=hooks, pass_on=True, progress=shown)
+        noticing = Noticing(lambda line: print(line, file=sys.stderr), shown)
+        run = execute(plan, folder, pool=pool, again=again, callbacks=hooks, pass_on=True, progress=noticing)
+    noticing.look(plan.task)
     if run.shown:
         print(run.said_shown("again=True"), file=sys.stderr)
     return run

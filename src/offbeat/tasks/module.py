@@ -142,11 +142,16 @@ class ModuleTask:
             "validation_samples": None if self._validation is None else len(self._validation),
             "test_samples": None if self._test is None else len(self._test),
             "chance": self.chance,
-            "randomness": "unknown" if self._training is None else self._training.randomness,
+            "randomness": self.randomness,
             **self._about,
         }
 
     # -- beyond the protocol ------------------------------------------------------------------------------------
+
+    @property
+    def randomness(self) -> str:
+        """What the model draws: "none", "keyed" to the batch, or "global"; "unknown" before the first gradient."""
+        return "unknown" if self._training is None else self._training.randomness
 
     @property
     def labels(self) -> Indices | None:
