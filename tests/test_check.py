@@ -35,7 +35,7 @@ DOCS = Path(__file__).parent.parent / "docs"
 @pytest.fixture
 def nudge(tmp_path, monkeypatch):
     """The code of docs/adding.md, as nudge.py in the working folder."""
-    code, _ = re.findall(r"```python\n(.*?)```", (DOCS / "adding.md").read_text(encoding="utf-8"), re.S)
+    code, _, _ = re.findall(r"```python\n(.*?)```", (DOCS / "adding.md").read_text(encoding="utf-8"), re.S)
     (tmp_path / "nudge.py").write_text(code, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -73,6 +73,25 @@ def test_the_solver_of_the_page_is_thirty_lines_or_so_and_keeps_the_contract(nud
     assert lines[0] == "ok    inputs are left alone"
     assert lines[1] == "ok    it asks for what it declares"
     assert lines[-1] == "nudge:Nudge keeps the contract"
+
+
+def test_the_solver_that_announces_versions_shows_the_staleness_of_asgd(tmp_path, monkeypatch):
+    _, code, _ = re.findall(r"```python\n(.*?)```", (DOCS / "adding.md").read_text(encoding="utf-8"), re.S)
+    (tmp_path / "by_hand.py").write_text(code, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    from by_hand import ByHand
+
+    verdicts = {f.check: f.verdict for f in check("by_hand:ByHand", {})}
+    assert "fails" not in verdicts.values(), verdicts
+    assert verdicts["versions are monotone"] == "holds"
+    assert "staleness" not in verdicts
+    cluster = offbeat.Cluster.parse(workers=4, compute="lognormal(10ms, 5ms)", latency="1ms")
+    mine, ours = (offbeat.train("quadratic", s, cluster, budget="60updates", out=False) for s in (ByHand, "asgd"))
+    assert mine.summary["mean_staleness"] > 1
+    columns = ["worker", "version_read", "version_applied", "staleness"]
+    applied = [run.trace.filter(run.trace["applied"]).select(columns).to_pylist() for run in (mine, ours)]
+    assert applied[0] == applied[1]
+    sys.modules.pop("by_hand")
 
 
 def test_its_name_works_wherever_a_name_does(nudge, tmp_path):

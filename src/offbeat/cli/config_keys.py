@@ -16,6 +16,7 @@ def config(
     ] = None,
     solver: SolverOpt = None,
     settings: SetOpt = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="as a page: docs/configuration.md")] = False,
     as_json: JsonOpt = False,
 ) -> None:
     """Every key with its type, default, meaning and an example; of a task, the values in effect as TOML."""
@@ -26,6 +27,11 @@ def config(
         return
     if solver is not None or settings:
         raise ConfigError("--solver and --set need a task: offbeat config digits --set optimizer.lr=0.1")
+    if markdown:
+        from offbeat.lab.config.handbook import markdown as page
+
+        print(page(), end="")
+        return
     from offbeat.lab.config.meaning import keys
 
     rows = [k._asdict() for k in keys()]
