@@ -200,3 +200,13 @@ def test_in_a_notebook_the_library_comes_once_and_every_page_is_drawn(tab, tmp_p
         tab.open(path)
         tab.wait(f"{frames}.every(d => {ready})")
         assert not tab.errors
+
+
+@pytest.mark.parametrize("phone", [False, True])
+def test_shares_end_at_100_percent(tab, tmp_path, phone):
+    tab.size(390 if phone else 1200, 900, phone=phone)
+    tab.open(comparison(tmp_path))
+    seen = "t => t.getBoundingClientRect().width > 0 && getComputedStyle(t).opacity > 0"
+    ticks = f"[...p.querySelectorAll('.xtick text')].filter({seen}).map(t => t.textContent)"
+    charts = tab.run(f"[...document.querySelectorAll('.plot')].map(p => {ticks})")
+    assert ["0%", "25%", "50%", "75%", "100%"] in charts, charts

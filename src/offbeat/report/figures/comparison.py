@@ -71,7 +71,7 @@ def draw(runs: Runs, *, said: str = "", target: Target | None = None) -> Picture
         by_epoch.set(title="... and per sample", xlabel="epochs over all workers" if along == "epoch" else "updates")
         if target is not None and target.metric == metric:
             _target(by_time, by_epoch, runs, target)
-        by_time.legend(loc="lower right" if metric == "accuracy" else "upper right")
+        by_time.legend(loc="best")
         _time_shares(shares, runs)
     return Picture(figure)
 
