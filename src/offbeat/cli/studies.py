@@ -104,9 +104,10 @@ def _show(made: "Comparison", processes: int | None, *, again: bool, as_json: bo
     _say_interrupted(finished)
     written: dict[str, Path] = {}
     if made.page and not without:
-        written = {"picture": made.folder / "comparison.png", "page": made.folder / "report.html"}
+        written["picture"] = made.folder / "comparison.png"
         made.plot(written["picture"])
-        made.page.save(written["page"])
+    if made.page:
+        written["page"] = made.page.save(made.folder / "report.html")
     shown = "\n".join(f"{name:8} {path}" for name, path in {**written, "runs": made.folder}.items())
     print(f"\n{shown}", file=sys.stderr if as_json else sys.stdout)
     for failure in made.failures:
@@ -114,18 +115,12 @@ def _show(made: "Comparison", processes: int | None, *, again: bool, as_json: bo
 
 
 def not_drawn() -> str:
-    """Why there will be no pictures: said before the first run, not after the last."""
-    from importlib import import_module
-
-    missing = []
-    for name in ("matplotlib", "plotly"):
-        try:
-            import_module(name)
-        except ImportError:
-            missing.append(name)
-    if not missing:
-        return ""
-    return f"without picture and page: {' and '.join(missing)} missing (pip install 'offbeat[figures]')"
+    """Why there will be no picture: said before the first run, not after the last. The page needs no library."""
+    try:
+        import matplotlib  # noqa: F401  # also where it is installed, and broken
+    except ImportError:
+        return "without a picture: matplotlib is missing (pip install 'offbeat[figures]')"
+    return ""
 
 
 def _run(made: "Study", label: str, processes: int | None, *, again: bool, quiet: bool) -> bool:
