@@ -143,6 +143,7 @@ def test_every_link_leads_somewhere(page, target):
         ("offbeat run dig", "digits"),
         ("offbeat run digits --solver asg", "asgd"),
         ("offbeat list so", "solvers"),
+        *((f"offbeat {command} --engine lo", "local") for command in ("run digits", "compare digits", "sweep x.toml")),
     ],
 )
 def test_the_shell_completes_commands_tasks_and_solvers(words, found):

@@ -37,9 +37,11 @@ BatchOpt = Annotated[int | None, typer.Option(help="samples of one worker's mini
 GlobalBatchOpt = Annotated[int | None, typer.Option(help="samples of a mini-batch shared by the workers")]
 BudgetOpt = Annotated[str | None, typer.Option(help="6epochs, 5000samples, 1000updates or 30s (virtual)")]
 UntilOpt = Annotated[str | None, typer.Option(help="stop at a target: accuracy=0.88 or loss=0.1")]
-DelayOpt = Annotated[list[str] | None, typer.Option(help="extra delay: 30ms (all), 30ms@0, normal(30ms,5ms)@2-4")]
+DelayOpt = Annotated[
+    list[str] | None, typer.Option(help="extra delay: 30ms (all), 30ms@0, normal(30ms,5ms)@2-4; may be repeated")
+]
 ComputeOpt = Annotated[
-    list[str] | None, typer.Option(help="time of one batch: 10ms (all), 20ms@0, normal(1s,0.2s)@2-4; the last counts")
+    list[str] | None, typer.Option(help="time of one batch: 10ms (all), 20ms@0, normal(1s,0.2s)@2-4; may be repeated")
 ]
 LatencyOpt = Annotated[str | None, typer.Option(help="of one message, each way")]
 BandwidthOpt = Annotated[str | None, typer.Option(help="of a worker's link: 10Gbps")]

@@ -82,11 +82,12 @@ class Plots:
 
 def html_run(run: RunFiles) -> str:
     """A run in a few lines: what it was, its numbers, a small curve."""
-    facts = [f"{tile.name}: <b>{escape(tile.value)}</b>" for tile in tiles(run)]
+    facts = tiles(run)
+    table = html_table([tile.name for tile in facts], [[tile.value for tile in facts]]) if facts else ""
     said = "".join(f"<br>{escape(sentence)}" for sentence in warnings(run))
     head = f"<b>{escape(run.solver)} on {escape(run.task)}</b>, {run.workers} worker{'s' if run.workers > 1 else ''}"
     head += f", seed {run.seed}: {escape(run.status)}{said}"
-    return f"<div>{head}<br>{' · '.join(facts)}<br>{_curve(run)}<br><small>{escape(str(run.path))}</small></div>"
+    return f"<div>{head}{table}{_curve(run)}<br><small>{escape(str(run.path))}</small></div>"
 
 
 def _curve(run: RunFiles) -> str:
