@@ -21,7 +21,7 @@ def address(config: Config, objects: Objects = NONE) -> str | None:
     code = code_of(config, objects)
     written = [code.digest] if code.files else []
     if objects:
-        return _digest([objects.recorded(config), *written])
+        return _digest([objects.recorded(config), *written, *getattr(objects.task, "data_digests", [])])
     return _digest([config.hash, *written]) if written else config.hash
 
 
