@@ -178,6 +178,17 @@ def test_other_data_are_another_run_though_the_fingerprint_is_the_same(tmp_path,
     assert keys[0] == keys[1] != keys[2]
 
 
+@pytest.mark.parametrize("more", [(), ("--set", "data.validation=0.25")])
+def test_a_task_whose_data_have_changed_is_another_run(folder_of, here, more):
+    read = "torch.tensor(float(open('slope.txt').read()))"
+    write(here / "fact.py", TASK.format(imports="", slope=read))
+    write(here / "slope.txt", "3")
+    first = folder_of("fact:task", *more)
+    assert folder_of("fact:task", *more) == first
+    write(here / "slope.txt", "300")
+    assert folder_of("fact:task", *more) != first
+
+
 SAID = r"shown, not run: .* ended on \d{4}-\d\d-\d\d \d\d:\d\d UTC; run it anew with "
 
 

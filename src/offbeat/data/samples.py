@@ -129,6 +129,12 @@ class Subset:
         self._whole, self._at = whole, at
         self.labels = None if whole.labels is None else whole.labels[at]
 
+    @property
+    def digest(self) -> str | None:
+        """That of the whole; which of them these are is said elsewhere."""
+        found: str | None = getattr(self._whole, "digest", None)
+        return found
+
     def __len__(self) -> int:
         return len(self._at)
 

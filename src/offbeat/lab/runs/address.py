@@ -6,22 +6,26 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from offbeat.core.task import Task
 from offbeat.lab.config import NONE, Config, Objects
 from offbeat.lab.config.code import load_code, modules_of
 from offbeat.lab.config.sources import Sources, installed, sources
 
 
-def address(config: Config, objects: Objects = NONE) -> str | None:
+def address(config: Config, objects: Objects = NONE, task: Task | None = None) -> str | None:
     """The configuration's hash; where there is code of the user's in it, with that of the code.
+
+    `task` is what the configuration makes, where somebody has made it: if it is the user's own, its data count, too.
 
     None where what is recorded of the objects does not tell everything: data without a fingerprint, a closure.
     """
     if not objects.tell_all:
         return None
     code = code_of(config, objects)
-    written = [code.digest] if code.files else []
+    own = objects.task or (task if ":" in config.task.name else None)
+    written = [*([code.digest] if code.files else []), *getattr(own, "data_digests", [])]
     if objects:
-        return _digest([objects.recorded(config), *written, *getattr(objects.task, "data_digests", [])])
+        return _digest([objects.recorded(config), *written])
     return _digest([config.hash, *written]) if written else config.hash
 
 

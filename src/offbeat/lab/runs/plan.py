@@ -150,6 +150,6 @@ def build(config: Config, objects: Objects = NONE) -> Plan:
         maker=("offbeat.lab.runs.tasks:remake", (config.plain(),)) if objects.task is None else None,
         solver_name=config.solver.name,
         config=objects.recorded(config) if objects else config.plain(),
-        key=address(config, objects),
+        key=address(config, objects, task),
         packages=code_of(config, objects).versions,
     )
