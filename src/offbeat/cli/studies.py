@@ -146,7 +146,10 @@ def _say_interrupted(finished: bool) -> None:
         raise typer.Exit(EXIT["interrupted"])
 
 
-def demo(out: Annotated[Path, typer.Option(help="folder for the runs and the picture")] = Path("demo")) -> None:
+def demo(
+    out: Annotated[Path, typer.Option(help="folder for the runs and the picture")] = Path("demo"),
+    again: AgainOpt = False,
+) -> None:
     """Six solvers side by side on the digits: 8 workers, one of them slow. Less than a minute on 2 cores."""
     from offbeat.lab.studies.comparing import plan
 
@@ -169,7 +172,7 @@ def demo(out: Annotated[Path, typer.Option(help="folder for the runs and the pic
         "asgd": {"optimizer.lr": 0.02},
     }
     settings = {f"{solver}:{key}": value for solver, mine in own.items() for key, value in mine.items()}
-    _show(plan(values, list(own), 3, "accuracy=0.9", out, settings), None, again=False, as_json=False)
+    _show(plan(values, list(own), 3, "accuracy=0.9", out, settings), None, again=again, as_json=False)
 
 
 def sweep(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from offbeat.report.draw.style import variants
+from offbeat.report.draw.style import solver_colours, variants
 from offbeat.report.read import RunFiles, flat
 
 # What does not make two runs different experiments, only differently recorded ones.
@@ -132,5 +132,6 @@ def _labels(settings: dict[str, Any], keys: Sequence[str]) -> list[str]:
 def _looks(solvers: Sequence[str]) -> list[tuple[str, str]]:
     """A colour and a dash for each group."""
     counts = Counter(solvers)
-    waiting = {name: iter(variants(name, n, alone=len(counts) == 1)) for name, n in counts.items()}
+    own = solver_colours(solvers)
+    waiting = {name: iter(variants(name, n, alone=len(counts) == 1, own=own[name])) for name, n in counts.items()}
     return [next(waiting[name]) for name in solvers]

@@ -13,7 +13,7 @@ import numpy as np
 from offbeat.core.budget import Target
 from offbeat.core.errors import ConfigError
 from offbeat.report.draw.as_matplotlib import FORMATS, plain
-from offbeat.report.draw.style import MATPLOTLIB, colour, solver_colour
+from offbeat.report.draw.style import MATPLOTLIB, colour, solver_colours
 from offbeat.report.figures.curves import curve, extent, together
 from offbeat.report.numbers import known, metric_name
 from offbeat.report.read import RunFiles
@@ -121,11 +121,12 @@ def _arrivals(axes: Any, runs: Runs, target: Target) -> None:
     means = {name: float(np.mean(known(found))) for name, found in times.items() if all(found)}
     wide = 0.025 * axes.get_xlim()[1]
     taken: list[tuple[float, int]] = []
+    hues = solver_colours(runs)
     for name, at in sorted(means.items(), key=lambda pair: pair[1]):
         row = next(r for r in range(len(means)) if not any(r == other and at - x < wide for x, other in taken))
         taken.append((at, row))
         above = offset_copy(axes.transData, fig=axes.figure.figure, y=7 * row, units="points")
-        axes.plot([at], [target.value], color=colour(solver_colour(name)), transform=above, **dot)
+        axes.plot([at], [target.value], color=colour(hues[name]), transform=above, **dot)
 
 
 def _has(runs: Runs, name: str) -> bool:
@@ -135,9 +136,10 @@ def _has(runs: Runs, name: str) -> bool:
 
 def _curves(axes: Any, runs: Runs, x: str, y: str) -> None:
     """One line a solver, the mean over seeds; the band spans the seeds."""
+    hues = solver_colours(runs)
     for name, mine in runs.items():
         grid, values = together([found for found in (curve(run, x, y) for run in mine) if len(found[0])])
-        hue = colour(solver_colour(name))
+        hue = colour(hues[name])
         axes.plot(grid, values.mean(0), color=hue, label=plain(name), linewidth=1.8)
         if len(values) > 1:
             axes.fill_between(grid, values.min(0), values.max(0), color=hue, alpha=0.13, linewidth=0)
