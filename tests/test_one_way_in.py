@@ -260,6 +260,14 @@ def test_help_explains_every_argument():
         assert name == "words" or f"\n        {name}: " in text, name
 
 
+def test_a_file_is_a_task_for_python_too(shell):
+    Path("mine.toml").write_text('task = "quadratic"\nsolver = "sync"\nbudget.updates = 7\ncluster.workers = 3\n')
+    run = offbeat.train("mine.toml", lr=0.02)
+    assert (run.summary["solver"], run.summary["updates"], run.summary["workers"]) == ("sync", 7, 3)
+    _, out, _ = shell("run", "mine.toml", "--set", "optimizer.lr=0.02", "--json")
+    assert json.loads(out)["run"] == str(run.path)
+
+
 def test_a_class_is_made_into_a_solver_and_an_object_is_one_already():
     made = offbeat.solver(ASGD, lr=0.1)
     assert (type(made), made.label) == (ASGD, "ASGD")

@@ -113,7 +113,8 @@ def train(
     What is not given is what suits the task (`offbeat list tasks`), and otherwise as it says here.
 
     Args:
-        task: a name (`"digits"`), `"package.module:factory"`, or an object (`offbeat.task(...)`).
+        task: a name (`"digits"`), `"package.module:factory"`, an object (`offbeat.task(...)`), or a file with a whole
+            configuration (`"my.toml"`), which the words below then change.
         solver: the rule: a name (`"asgd"`), `"package.module:Class"`, a class, or an object
             (`offbeat.solver("asgd", lr=0.1)`, which has its own optimizer); `"asgd"` unless given.
         cluster: so many equal workers, a `Cluster`, or a file with a `[cluster]` section; 4 workers, or 1 for a rule
