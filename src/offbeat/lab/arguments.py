@@ -90,9 +90,9 @@ def from_file_or_name(values: dict[str, Any], task: str | Path) -> None:
         merge(values, {"task": task})
 
 
-def objects(task: str | Path | Task, solver: SolverLike | None) -> Objects:
+def objects(task: str | Path | Task | None, solver: SolverLike | None) -> Objects:
     """What was given as an object, and not by name."""
-    made = None if isinstance(task, str | Path) else as_task(task, "task")
+    made = None if task is None or isinstance(task, str | Path) else as_task(task, "task")
     if solver is None or isinstance(solver, str):
         return Objects(made)
     if isinstance(solver, type):

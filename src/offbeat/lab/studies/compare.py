@@ -8,12 +8,11 @@ from typing import Any
 
 from offbeat.core.budget import Target
 from offbeat.core.errors import ConfigError, unknown
-from offbeat.core.solver import Solver
 from offbeat.core.task import Task
 from offbeat.engines.cluster import Cluster
 from offbeat.lab.arguments import SolverLike
 from offbeat.lab.arguments import objects as objects_of
-from offbeat.lab.config import Config, Objects, make, put
+from offbeat.lab.config import Config, make, merge
 from offbeat.lab.config.make import WORKERS
 from offbeat.lab.config.objects import solver_name
 from offbeat.lab.engines import entry
@@ -76,7 +75,7 @@ def plan_comparison(
 
     `settings` are for all, or for one solver alone, such as a learning rate tuned for it: `sync:optimizer.lr`.
     """
-    given = {name_of(solver): Objects(task, *_object(solver)) for solver in solvers}
+    given = {name_of(solver): objects_of(task, solver) for solver in solvers}
     if not given:
         raise ConfigError("a comparison needs a solver")
     if len(given) < len(solvers):
@@ -89,10 +88,9 @@ def plan_comparison(
     for name, objects in given.items():
         for seed in seeds:
             values = deepcopy(dict(base))
-            if objects.kind is None:
-                put(values, "solver.name", name)
-            for key, value in {"seed": seed, **shared, **own.get(name, {})}.items():
-                put(values, key, value)
+            merge(values, shared)
+            merge(values, {"seed": seed} if objects.kind is not None else {"seed": seed, "solver.name": name})
+            merge(values, own.get(name, {}))
             if (objects.kind or solver_class(name)).alone:  # it gets that worker alone, without delay and network
                 cluster = dict(values.get("cluster", {}))
                 cluster.setdefault("workers", WORKERS)
@@ -107,12 +105,6 @@ def plan_comparison(
 def name_of(solver: SolverLike) -> str:
     """What a comparison calls a solver."""
     return solver if isinstance(solver, str) else solver_name(solver)
-
-
-def _object(solver: SolverLike) -> tuple[Solver | None, type[Solver] | None]:
-    """A solver as an object, or its class; neither where it is a name."""
-    found = objects_of("", solver)
-    return found.solver, found.rule
 
 
 def split_settings(
