@@ -182,3 +182,31 @@ def test_landscapes_delays_and_sweeps_are_drawn(tab, tmp_path):
             assert tab.errors == [], name
             for what in drawn[name]:
                 assert tab.run(f"document.querySelectorAll('{what}').length") > 0, (name, what)
+
+
+def test_in_a_notebook_the_library_comes_once_and_every_page_is_drawn(tab, tmp_path, monkeypatch):
+    monkeypatch.setattr("offbeat.report.pages.page._CARRIED", set())
+    make(tmp_path / "run")
+    shown = [build(find([tmp_path / "run"]))._repr_html_() for _ in range(3)]
+    assert len(shown[0]) > 1_000_000 > 10 * len(shown[1])
+    frames = "[...document.querySelectorAll('iframe')].map(f => f.contentDocument)"
+    drawn, gone = (
+        "d.documentElement.dataset.ready === 'true'",
+        "d.body.textContent.includes('came with an earlier page')",
+    )
+    for cells, ready in ((shown, drawn), (shown[::-1], drawn), (shown[1:], gone)):
+        path = tmp_path / "notebook.html"
+        path.write_text(f"<!doctype html><html data-ready=true><body>{''.join(cells)}</body></html>")
+        tab.open(path)
+        tab.wait(f"{frames}.every(d => {ready})")
+        assert not tab.errors
+
+
+@pytest.mark.parametrize("phone", [False, True])
+def test_shares_end_at_100_percent(tab, tmp_path, phone):
+    tab.size(390 if phone else 1200, 900, phone=phone)
+    tab.open(comparison(tmp_path))
+    seen = "t => t.getBoundingClientRect().width > 0 && getComputedStyle(t).opacity > 0"
+    ticks = f"[...p.querySelectorAll('.xtick text')].filter({seen}).map(t => t.textContent)"
+    charts = tab.run(f"[...document.querySelectorAll('.plot')].map(p => {ticks})")
+    assert ["0%", "25%", "50%", "75%", "100%"] in charts, charts

@@ -35,7 +35,7 @@ DOCS = Path(__file__).parent.parent / "docs"
 @pytest.fixture
 def nudge(tmp_path, monkeypatch):
     """The code of docs/adding.md, as nudge.py in the working folder."""
-    code, _ = re.findall(r"```python\n(.*?)```", (DOCS / "adding.md").read_text(encoding="utf-8"), re.S)
+    code, _, _ = re.findall(r"```python\n(.*?)```", (DOCS / "adding.md").read_text(encoding="utf-8"), re.S)
     (tmp_path / "nudge.py").write_text(code, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -73,6 +73,25 @@ def test_the_solver_of_the_page_is_thirty_lines_or_so_and_keeps_the_contract(nud
     assert lines[0] == "ok    inputs are left alone"
     assert lines[1] == "ok    it asks for what it declares"
     assert lines[-1] == "nudge:Nudge keeps the contract"
+
+
+def test_the_solver_that_announces_versions_shows_the_staleness_of_asgd(tmp_path, monkeypatch):
+    _, code, _ = re.findall(r"```python\n(.*?)```", (DOCS / "adding.md").read_text(encoding="utf-8"), re.S)
+    (tmp_path / "by_hand.py").write_text(code, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    from by_hand import ByHand
+
+    verdicts = {f.check: f.verdict for f in check("by_hand:ByHand", {})}
+    assert "fails" not in verdicts.values(), verdicts
+    assert verdicts["versions are monotone"] == "holds"
+    assert "staleness" not in verdicts
+    cluster = offbeat.Cluster.parse(workers=4, compute="lognormal(10ms, 5ms)", latency="1ms")
+    mine, ours = (offbeat.train("quadratic", s, cluster, budget="60updates", out=False) for s in (ByHand, "asgd"))
+    assert mine.summary["mean_staleness"] > 1
+    columns = ["worker", "version_read", "version_applied", "staleness"]
+    applied = [run.trace.filter(run.trace["applied"]).select(columns).to_pylist() for run in (mine, ours)]
+    assert applied[0] == applied[1]
+    sys.modules.pop("by_hand")
 
 
 def test_its_name_works_wherever_a_name_does(nudge, tmp_path):
@@ -230,8 +249,55 @@ def test_a_rule_that_makes_no_update_is_not_the_optimizer_itself(here):
 
 def test_a_rule_that_never_announces_an_update_is_not_waited_for_for_ever(here):
     found = {f.check: f for f in check(here("Uncounted").solver, {})}
-    assert found["somebody is always busy"].words == "only 0 updates in 60 events"
+    assert found["somebody is always busy"].words == "only 0 updates in 60 events: no Stepped() was announced"
     assert "makes 0 updates" in found["one worker"].words
+
+
+class Endless(ASGD):
+    """Its workers never ask for anything."""
+
+    def round(self, w):
+        yield Stepped()
+
+
+class Announcing(ASGD):
+    """Its server never stops."""
+
+    def on_call(self, s, worker, payload):
+        while True:
+            yield Stepped()
+
+
+class Unversioned(ASGD):
+    """Says which version a gradient is of, and not at which it is used."""
+
+    def on_call(self, s, worker, payload):
+        for effect in super().on_call(s, worker, payload):
+            yield Applied(effect.worker, effect.gradient) if isinstance(effect, Applied) else effect
+
+    def version(self, s):
+        return None
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Endless", "a worker yields Stepped again and again, and asks for nothing that takes time"),
+        ("Announcing", "on_call has no end: after 10,000 effects it yields Stepped"),
+    ],
+)
+def test_a_rule_without_an_end_is_not_waited_for_and_it_is_said_what_for(here, name, said):
+    found = {f.check: f for f in check(here(name).solver, {})}
+    for sentence in ("inputs are left alone", "somebody is always busy", "it descends"):
+        assert found[sentence].verdict == "fails"
+        assert found[sentence].words.startswith(said)
+
+
+def test_a_rule_that_reads_versions_and_does_not_announce_them_gets_a_warning(here):
+    notes = [f.words for f in check(here("Unversioned").solver, {}) if f.check == "staleness"]
+    assert len(notes) == 1
+    assert notes[0].startswith("Grad carries a version and Applied does not: yield Applied(worker, gradient, version)")
+    assert not [f for f in check("asgd", {}) if f.check == "staleness"]
 
 
 # -- lists, papers, pages -------------------------------------------------------------------------------------------

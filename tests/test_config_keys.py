@@ -3,6 +3,7 @@
 import json
 import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -77,3 +78,12 @@ def test_settings_without_a_task_are_refused(shell):
     code, out, err = shell("config", "--set", "optimizer.lr=0.5")
     assert (code, out) == (2, "")
     assert "need a task" in err
+
+
+def test_the_page_of_all_keys_is_what_the_keys_say(shell):
+    page = Path(__file__).parent.parent / "docs" / "configuration.md"
+    code, out, _ = shell("config", "--markdown")
+    assert code == 0
+    assert page.read_text(encoding="utf-8") == out, "offbeat config --markdown > docs/configuration.md"
+    for key in keys():
+        assert f"| `{key.key}` |" in out

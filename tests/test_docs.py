@@ -36,7 +36,8 @@ def test_the_first_example_is_ten_lines_and_runs(tmp_path, monkeypatch, capsys):
 
 
 # Pages that are gone through from top to bottom, as a reader would.
-WALKED = ("clusters.md", "python.md", "runs.md", pytest.param("uneven.md", marks=pytest.mark.slow))
+SLOW = ("python.md", "uneven.md")
+WALKED = ("clusters.md", "runs.md", *(pytest.param(page, marks=pytest.mark.slow) for page in SLOW))
 
 
 def walk(page: str, folder: Path) -> list[tuple[str, str, str]]:
@@ -142,6 +143,7 @@ def test_every_link_leads_somewhere(page, target):
         ("offbeat run dig", "digits"),
         ("offbeat run digits --solver asg", "asgd"),
         ("offbeat list so", "solvers"),
+        *((f"offbeat {command} --engine lo", "local") for command in ("run digits", "compare digits", "sweep x.toml")),
     ],
 )
 def test_the_shell_completes_commands_tasks_and_solvers(words, found):

@@ -169,6 +169,26 @@ def test_a_changed_loss_of_ones_own_is_another_run_though_the_fingerprint_is_the
     assert keys[0] != keys[1]
 
 
+def test_other_data_are_another_run_though_the_fingerprint_is_the_same(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    x, keys = torch.linspace(-1, 1, 16)[:, None], []
+    for slope in (3.0, 3.0, 4.0):
+        task = offbeat.task(lambda: nn.Linear(1, 1), nn.functional.mse_loss, (x, slope * x), fingerprint="line")
+        keys.append(offbeat.train(task, "asgd", 2, budget="4updates", batch=2).path)
+    assert keys[0] == keys[1] != keys[2]
+
+
+@pytest.mark.parametrize("more", [(), ("--set", "data.validation=0.25")])
+def test_a_task_whose_data_have_changed_is_another_run(folder_of, here, more):
+    read = "torch.tensor(float(open('slope.txt').read()))"
+    write(here / "fact.py", TASK.format(imports="", slope=read))
+    write(here / "slope.txt", "3")
+    first = folder_of("fact:task", *more)
+    assert folder_of("fact:task", *more) == first
+    write(here / "slope.txt", "300")
+    assert folder_of("fact:task", *more) != first
+
+
 SAID = r"shown, not run: .* ended on \d{4}-\d\d-\d\d \d\d:\d\d UTC; run it anew with "
 
 

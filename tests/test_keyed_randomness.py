@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+import offbeat
 from offbeat.tasks.randomness import Keyed
 from random_tasks import TASKS
 
@@ -72,3 +73,12 @@ def test_a_gradient_is_a_function_of_its_key():
         a, b, c = (task.gradient(point, batch, key) for key in (1, 1, 2))
         assert torch.equal(a.value, b.value), name
         assert not torch.equal(a.value, c.value), name
+
+
+@pytest.mark.parametrize(("name", "said"), [("alpha dropout", True), ("numpy data", True), ("dropout", False)])
+def test_a_model_that_runs_one_gradient_at_a_time_says_so_once_with_the_remedy(name, said, capsys):
+    task = TASKS[name]()
+    offbeat.train(task, "asgd", 2, budget="6updates", batch=8, out=False)
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("one gradient at a time")]
+    assert len(lines) == said
+    assert all("nn.Dropout, torch.rand and their like" in line for line in lines)

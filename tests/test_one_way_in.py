@@ -14,6 +14,7 @@ from harness import mlp_task
 from offbeat import cli
 from offbeat.core.budget import Amount, Budget, Target
 from offbeat.core.errors import ConfigError
+from offbeat.lab.arguments import Words
 from offbeat.solvers.asgd import ASGD
 from topics import data_cache, topics_file  # noqa: F401  # fixtures
 
@@ -215,8 +216,8 @@ def test_a_wrong_value_gets_the_same_answer_everywhere(word, key, value, said, s
     [
         ({"pool": -5}, "pool must be a number of threads from 0, got -5"),
         ({"pool": True}, "pool must be a number of threads from 0, got True"),
-        ({"solver": None}, "solver must be a name or an object (offbeat.solver(...)), got None"),
-        ({"solver": ASGD}, "solver must be a name or an object"),
+        ({"solver": 5}, "solver must be a name, a class or an object (offbeat.solver(...)), got 5"),
+        ({"solver": dict}, "solver 'dict' must be a class derived from offbeat.core.solver.Solver"),
         ({"cluster": 0}, "workers"),
         ({"cluster": "two"}, "workers"),
         ({"budget": 5}, "budget needs a unit"),
@@ -253,13 +254,33 @@ def test_help_explains_every_argument():
     from inspect import signature
 
     text = offbeat.train.__doc__
-    for name in signature(offbeat.train).parameters:
-        assert name == "others" or f"\n        {name}: " in text, name
+    words = [*signature(offbeat.train).parameters, *Words.__annotations__]
+    assert "lr" in words
+    for name in words:
+        assert name == "words" or f"\n        {name}: " in text, name
 
 
-def test_a_class_is_no_name_of_a_solver():
-    with pytest.raises(ConfigError, match="a solver's name must be text"):
-        offbeat.solver(ASGD)
+def test_a_file_is_a_task_for_python_too(shell):
+    Path("mine.toml").write_text('task = "quadratic"\nsolver = "sync"\nbudget.updates = 7\ncluster.workers = 3\n')
+    run = offbeat.train("mine.toml", lr=0.02)
+    assert (run.summary["solver"], run.summary["updates"], run.summary["workers"]) == ("sync", 7, 3)
+    _, out, _ = shell("run", "mine.toml", "--set", "optimizer.lr=0.02", "--json")
+    assert json.loads(out)["run"] == str(run.path)
+
+
+def test_a_class_is_made_into_a_solver_and_an_object_is_one_already():
+    made = offbeat.solver(ASGD, lr=0.1)
+    assert (type(made), made.label) == (ASGD, "ASGD")
+    with pytest.raises(ConfigError, match="this is a solver already"):
+        offbeat.solver(made)
+    with pytest.raises(ConfigError, match="a solver's name must be text or a class, got 5"):
+        offbeat.solver(5)
+
+
+def test_a_class_of_a_solver_has_the_options_and_the_optimizer_of_the_words():
+    by_name = offbeat.train("quadratic", "asgd", 2, budget="9updates", lr=0.01, out=False, settings={"solver.clip": 1})
+    by_class = offbeat.train("quadratic", ASGD, 2, budget="9updates", lr=0.01, out=False, settings={"solver.clip": 1})
+    assert by_class.summary["params_sha256"] == by_name.summary["params_sha256"]
 
 
 # -- a run made in Python comes back -----------------------------------------------------------------------------------

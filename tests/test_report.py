@@ -326,6 +326,26 @@ def test_a_diverged_run_does_not_scale_everybodys_loss(tmp_path, kind):
     assert curves.extent(healthy, "loss") is None
 
 
+def test_solvers_of_one_picture_have_different_colours_and_known_ones_their_own(tmp_path):
+    """By its name alone, a solver called Gently would have the colour of sync."""
+    assert style.colour(style.solver_colour("Gently")) == style.colour(style.solver_colour("sync"))
+    found = style.solver_colours(["Gently", "plain", "sync", "asgd", "bold", "ssp", "hogwild"])
+    assert len({style.colour(token) for token in found.values()}) == len(found)
+    assert (found["sync"], found["asgd"], found["ssp"]) == ("@sync", "@asgd", "@ssp")
+    for solver in ("Gently", "sync"):
+        make(tmp_path / solver, solver=solver)
+    assert len({style.colour(g.colour) for g in group(find([tmp_path]))}) == 2
+
+
+def test_the_staleness_of_a_diverged_run_is_shown_like_everybodys(tmp_path):
+    for solver, taus in {"sync": [0.0, 0.0, 0.0], "asgd": [2.0, 3.0, 3.0]}.items():
+        path = make(tmp_path / solver, solver=solver, status="diverged" if solver == "asgd" else "done")
+        table = pq.read_table(path / "metrics.parquet")
+        table = table.drop_columns([c for c in ("staleness",) if c in table.column_names])
+        pq.write_table(table.append_column("staleness", pa.array(taus)), path / "metrics.parquet")
+    assert curves.extent([[r] for r in find([tmp_path])], "staleness") is None
+
+
 def test_the_number_of_a_stalled_cell_can_be_read_and_its_cross_lies_beside_it(tmp_path):
     for lr in (0.1, 0.2):
         for w in (2, 4):

@@ -372,7 +372,7 @@ def test_past_empty_slots_the_server_says_what_it_says_through_them(name):
 def careful():
     """The second example of docs/adding.md."""
     page = Path(__file__).parent.parent / "docs" / "adding.md"
-    _, code = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.S)
+    *_, code = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.S)
     scope = {"__name__": "careful"}
     exec(compile(code, "adding.md", "exec", dont_inherit=True), scope)
     return scope["Careful"]

@@ -309,3 +309,22 @@ def test_the_report_command_writes_a_page_and_refuses_other_names(runs, capsys, 
     for words in (("report", runs, "-o", runs / "r.txt"), ("report", runs / "none"), ("export", "gif", runs)):
         code, _, error = offbeat_command(capsys, monkeypatch, *words)
         assert (code, error.count("\n")) == (2, 1), words
+
+
+def test_runs_show_says_which_configurations_share_a_folder(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for solver, seed, lr in (("sync", 0, 0.1), ("sync", 1, 0.1), ("asgd", 0, 0.1), ("asgd", 0, 0.2)):
+        make(tmp_path / f"runs/{solver}-{seed}-{lr}", solver=solver, seed=seed, lr=lr)
+    code, out, _ = command("runs", "show")
+    assert not code
+    head, *parts = out.split("\n\n")
+    assert head == "4 runs of 3 configurations"
+    assert [part.splitlines()[0].split(":")[0] for part in parts[:3]] == [
+        "asgd lr=0.1",
+        "asgd lr=0.2",
+        "sync lr=0.1",
+    ]
+    assert "seeds 0, 1, runs/sync-0-0.1 and 1 more" in parts[2]
+    assert "    optimizer.lr = 0.2" in parts[1].splitlines()
+    assert parts[3].startswith("the same in all")
+    assert "optimizer.lr" not in parts[3]

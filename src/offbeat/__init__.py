@@ -47,8 +47,15 @@ if TYPE_CHECKING:
     from offbeat.lab.api import task as task
     from offbeat.lab.api import train as train
     from offbeat.lab.runs.result import Run as Run
+    from offbeat.lab.studies.clocking import Timings as Timings
+    from offbeat.lab.studies.clocking import time as time
+    from offbeat.lab.studies.comparing import Comparison as Comparison
+    from offbeat.lab.studies.comparing import compare as compare
+    from offbeat.lab.studies.sweep import Sweep as Sweep
+    from offbeat.lab.studies.sweep import sweep as sweep
     from offbeat.lab.studies.timing import simulate as simulate
     from offbeat.optim.delayed import Delayed as Delayed
+    from offbeat.report.pages.build import report as report
     from offbeat.report.read import load as load
     from offbeat.solvers.options import additive as additive
     from offbeat.solvers.options import choice as choice
@@ -114,8 +121,12 @@ _NAMES = {
         "train",
     ),
     "offbeat.lab.runs.result": ("Run",),
+    "offbeat.lab.studies.clocking": ("Timings", "time"),
+    "offbeat.lab.studies.comparing": ("Comparison", "compare"),
+    "offbeat.lab.studies.sweep": ("Sweep", "sweep"),
     "offbeat.lab.studies.timing": ("simulate",),
     "offbeat.optim.delayed": ("Delayed",),
+    "offbeat.report.pages.build": ("report",),
     "offbeat.report.read": ("load",),
     "offbeat.solvers.options": (
         "additive",

@@ -1,149 +1,19 @@
-"""What a person sees: progress with rates and time left on a terminal, plain lines when piped, tables at the end."""
+"""What a person sees at the end of a command: facts, verdicts, tables. What is shown on the way is `progress.py`."""
 
-import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-from rich.table import Column, Table
+from rich.table import Table
 from rich.text import Text
 
 from offbeat.core.legible import legible
-from offbeat.core.units import counted, format_duration
+from offbeat.core.units import counted
+from offbeat.progress import clock
+from offbeat.progress import console as console
 
 if TYPE_CHECKING:
-    from offbeat.core.budget import Amount
-    from offbeat.lab.studies.cells import Cell
     from offbeat.lab.studies.compare import Line, Spread
-    from offbeat.lab.watch import Watch
-
-_PLAIN_EVERY = 5.0
-
-
-def console(*, stderr: bool = False) -> Console:
-    made = Console(stderr=stderr, highlight=False)
-    if not made.is_terminal:
-        made.width = 160  # a pipe has no width, and a table should not be folded for it
-    return made
-
-
-def _bar(err: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[note]}"),
-        TimeRemainingColumn(compact=True, table_column=Column(min_width=5, no_wrap=True)),
-        console=err,
-        transient=True,
-    )
-
-
-@contextmanager
-def run_progress(label: str, *, quiet: bool = False) -> Iterator["Callable[[Watch], None] | None"]:
-    """Progress of one run, on stderr: samples/s, the virtual clock, time left."""
-    if quiet:
-        yield None
-        return
-    err = console(stderr=True)
-    first: list[tuple[float, int, float]] = []  # when computing began, and at how much: a resumed run has some already
-
-    def seen(watch: "Watch") -> None:
-        if not first:
-            first.append((time.monotonic(), watch.engine.samples, watch.share))
-
-    def note(watch: "Watch") -> str:
-        engine = watch.engine
-        done = engine.samples - first[0][1]
-        unit = getattr(watch.plan.task, "unit", "samples")
-        rate = f"{done / max(time.monotonic() - first[0][0], 1e-9):,.0f} {unit}/s  " if done else ""
-        last = watch.metrics[-1] if watch.metrics else {}
-        shown = "accuracy" if last.get("accuracy") is not None else "loss"
-        value = last.get(shown)
-        score = "" if value is None else f"  {shown} {value:.4g}"
-        waiting = f"  {engine.waiting}" if engine.waiting else ""
-        return f"{rate}{engine.clock} {clock(engine.now)}{score}{waiting}"
-
-    if not err.is_terminal:
-        last_line = time.monotonic()
-
-        def line(watch: "Watch") -> None:
-            nonlocal last_line
-            seen(watch)
-            if (now := time.monotonic()) - last_line >= _PLAIN_EVERY:
-                last_line = now
-                began, _, share = first[0]
-                gained = watch.share - share
-                left = f"  {clock((now - began) * (1 - watch.share) / gained)} left" if gained > 0 else ""
-                print(f"{label} {watch.share:4.0%}  {note(watch)}{left}", file=sys.stderr, flush=True)
-
-        yield line
-        return
-    with _bar(err) as bar:
-        task = bar.add_task(escape(legible(label)), total=1.0, note="")
-
-        def update(watch: "Watch") -> None:
-            seen(watch)
-            bar.update(task, completed=watch.share, note=note(watch))
-
-        yield update
-
-
-@contextmanager
-def cells_progress(label: str, cells: "Sequence[Cell]", *, quiet: bool = False) -> Iterator[Callable[[], None]]:
-    """Progress over all cells of a sweep or comparison."""
-    err = console(stderr=True)
-    if quiet:
-        yield lambda: None
-        return
-
-    def note() -> str:
-        done = sum(c.outcome is not None for c in cells)
-        bad = sum(c.outcome is not None and c.outcome["status"] not in ("done", "interrupted") for c in cells)
-        return f"{done}/{len(cells)} runs" + (f", {bad} not done well" if bad else "")
-
-    if not err.is_terminal:
-        last = [time.monotonic()]
-
-        def line() -> None:
-            if time.monotonic() - last[0] >= _PLAIN_EVERY:
-                last[0] = time.monotonic()
-                print(f"{label} {sum(c.share for c in cells) / len(cells):4.0%}  {note()}", file=sys.stderr, flush=True)
-
-        yield line
-        return
-    with _bar(err) as bar:
-        task = bar.add_task(label, total=float(len(cells)), note="")
-        yield lambda: bar.update(task, completed=sum(c.share for c in cells), note=note())
-
-
-@contextmanager
-def time_progress(label: str, amount: "Amount", *, quiet: bool = False) -> Iterator[Callable[[int, float], None]]:
-    """Progress of a timing-only simulation; most are over before it shows."""
-    err = console(stderr=True)
-    if quiet or not err.is_terminal:
-        yield lambda updates, now: None
-        return
-    with _bar(err) as bar:
-        task = bar.add_task(label, total=amount.count, note="")
-
-        def update(updates: int, now: float) -> None:
-            done = updates if amount.unit == "updates" else now
-            bar.update(task, completed=done, note=f"{updates:,} updates  virtual {clock(now)}")
-
-        yield update
-
-
-def clock(seconds: float) -> str:
-    """A duration for reading: three digits and a unit."""
-    for size, unit in ((3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return format_duration(seconds) if seconds == 0 else f"{seconds:.3g} s"
 
 
 def show_summary(out: Console, summary: dict[str, Any]) -> None:
@@ -240,7 +110,7 @@ def show_best(out: Console, score: str, best: "Sequence[dict[str, Any]]") -> Non
 def show_verdict(out: Console, sentences: "Sequence[str]") -> None:
     """What a comparison found, in words. Names are shown as they are."""
     for sentence in sentences:
-        out.print(plain_text(sentence))
+        out.print(plain_text(sentence), soft_wrap=not out.is_terminal)  # a line in a pipe is one line
     if sentences:
         out.print()
 

@@ -54,7 +54,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-runs_app = typer.Typer(help="Run folders: list, filter, tag, remove.", invoke_without_command=True)
+runs_app = typer.Typer(help="Run folders: list, show, filter, tag, remove.", invoke_without_command=True)
 data_app = typer.Typer(help="Datasets: what is there, and how to get them.", no_args_is_help=True)
 embed_app = typer.Typer(help="Word embeddings of a word2vec run.", no_args_is_help=True)
 
@@ -96,6 +96,7 @@ app.command()(check.cite)
 app.add_typer(runs_app, name="runs")
 runs_app.callback()(store.runs)
 runs_app.command("list")(store.list_runs)
+runs_app.command("show")(store.show_runs)
 runs_app.command("tag")(store.tag_runs)
 runs_app.command("remove")(store.remove_runs)
 app.add_typer(data_app, name="data")

@@ -16,6 +16,7 @@ def config(
     ] = None,
     solver: SolverOpt = None,
     settings: SetOpt = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="as a page: docs/configuration.md")] = False,
     as_json: JsonOpt = False,
 ) -> None:
     """Every key with its type, default, meaning and an example; of a task, the values in effect as TOML."""
@@ -26,6 +27,11 @@ def config(
         return
     if solver is not None or settings:
         raise ConfigError("--solver and --set need a task: offbeat config digits --set optimizer.lr=0.1")
+    if markdown:
+        from offbeat.lab.config.handbook import markdown as page
+
+        print(page(), end="")
+        return
     from offbeat.lab.config.meaning import keys
 
     rows = [k._asdict() for k in keys()]
@@ -51,6 +57,5 @@ def _effective(task: str, solver: str | None, settings: list[str] | None, as_jso
     from offbeat.cli.options import read_values
     from offbeat.lab.config import make, to_toml
 
-    nothing: dict[str, Any] = dict.fromkeys(("workers", "batch", "global_batch", "budget", "until", "delay", "seed"))
-    plain = make(read_values(task, solver=solver, settings=settings, **nothing)).plain()
+    plain = make(read_values(task, settings, solver=solver)).plain()
     print(json.dumps(json_safe(plain)) if as_json else to_toml(plain), end="\n" if as_json else "")

@@ -1,12 +1,9 @@
 """Arguments and options that several commands share, and how they become the values of a configuration."""
 
-import os
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from offbeat.core.errors import ConfigError
 from offbeat.lab.engines import ENGINES
 
 
@@ -41,9 +38,16 @@ BatchOpt = Annotated[int | None, typer.Option(help="samples of one worker's mini
 GlobalBatchOpt = Annotated[int | None, typer.Option(help="samples of a mini-batch shared by the workers")]
 BudgetOpt = Annotated[str | None, typer.Option(help="6epochs, 5000samples, 1000updates or 30s (virtual)")]
 UntilOpt = Annotated[str | None, typer.Option(help="stop at a target: accuracy=0.88 or loss=0.1")]
-DelayOpt = Annotated[list[str] | None, typer.Option(help="extra delay: 30ms (all), 30ms@0, normal(30ms,5ms)@2-4")]
+DelayOpt = Annotated[
+    list[str] | None, typer.Option(help="extra delay: 30ms (all), 30ms@0, normal(30ms,5ms)@2-4; may be repeated")
+]
 ComputeOpt = Annotated[
-    list[str] | None, typer.Option(help="time of one batch: 10ms (all), 20ms@0, normal(1s,0.2s)@2-4; the last counts")
+    list[str] | None, typer.Option(help="time of one batch: 10ms (all), 20ms@0, normal(1s,0.2s)@2-4; may be repeated")
+]
+LatencyOpt = Annotated[str | None, typer.Option(help="of one message, each way")]
+BandwidthOpt = Annotated[str | None, typer.Option(help="of a worker's link: 10Gbps")]
+ClusterOpt = Annotated[
+    str | None, typer.Option(metavar="FILE", help="a file with a [cluster] section, such as calibrate writes")
 ]
 DataOpt = Annotated[str | None, typer.Option(help="what the task is trained on, where it can be chosen: text8, a file")]
 TrustOpt = Annotated[
@@ -55,52 +59,30 @@ SetEachOpt = Annotated[
 ]
 SeedOpt = Annotated[int | None, typer.Option(help="seed of everything random")]
 JsonOpt = Annotated[bool, typer.Option("--json", help="one JSON object on stdout, and nothing else there")]
+AgainOpt = Annotated[bool, typer.Option("--again", help="run anew what is already there")]
+ProcessesOpt = Annotated[int | None, typer.Option(help="runs side by side (default: all cores)")]
 DryOpt = Annotated[bool, typer.Option("--dry-run", help="say what would run, with memory, disk and time")]
 
 
 def read_values(
     task: str,
+    settings: list[str] | None = None,
     *,
-    solver: str | None,
-    workers: int | None,
-    batch: int | None,
-    global_batch: int | None,
-    budget: str | None,
-    until: str | None,
-    delay: list[str] | None,
-    settings: list[str] | None,
-    seed: int | None,
-    engine: str | None = None,
-    **more: Any,
+    cluster: str | None = None,
+    budget: str | None = None,
+    **words: Any,
 ) -> dict[str, Any]:
-    """The values of a configuration: a task's name or a file, then the flags (`more`: further words), then --set."""
+    """The values of a configuration: a task's name or a file, then the cluster, the flags, and last --set."""
     from offbeat.core.budget import Amount, Budget
-    from offbeat.lab.config import merge, parse_setting, put, read_toml, say
+    from offbeat.lab.arguments import said
 
-    values: dict[str, Any] = {}
-    if task.endswith(".toml") or (os.sep in task and Path(task).exists()):
-        merge(values, read_toml(Path(task)))
-    else:
-        put(values, "task.name", task)
-    words = {
-        "solver": solver,
-        "workers": workers,
-        "batch": batch,
-        "global_batch": global_batch,
-        "budget": None if budget is None else Budget(Amount.parse(budget, "--budget")),
-        "until": until,
-        "delay": delay or None,
-        "seed": seed,
-        "engine": engine,
-        **more,
-    }
-    say(values, words)
-    for text in settings or ():
-        put(values, *parse_setting(text))
-    return values
+    given = {name: value for name, value in words.items() if value not in (None, [])}
+    if budget is not None:
+        given["budget"] = Budget(Amount.parse(budget, "--budget"))
+    return said(task, cluster, given, read_settings(settings))[0]
 
 
-def side_by_side(given: int | None) -> int:
-    if given is not None and given < 1:
-        raise ConfigError(f"--processes must be a number from 1, got {given}")
-    return given or len(os.sched_getaffinity(0))
+def read_settings(settings: list[str] | None) -> dict[str, Any]:
+    from offbeat.lab.config import parse_setting
+
+    return dict(parse_setting(text) for text in settings or ())

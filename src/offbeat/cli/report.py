@@ -5,8 +5,6 @@ from typing import Annotated
 
 import typer
 
-from offbeat.core.errors import ConfigError
-
 RunsArg = Annotated[list[str], typer.Argument(metavar="RUN...", help="run folders, folders of them, or patterns")]
 
 
@@ -21,23 +19,9 @@ def report(
     metric: Annotated[str | None, typer.Option(help="what is drawn over them (default: accuracy or loss)")] = None,
 ) -> None:
     """A page about one run, or about several compared: interactive, one file, no network."""
-    from offbeat.core.budget import Target
     from offbeat.folders.finding import find
-    from offbeat.report.figures.grids import of_results
-    from offbeat.report.pages.build import build
+    from offbeat.report.pages.build import report as build
 
-    if out.suffix not in (".html", ".htm"):
-        raise ConfigError(f"--out must be an .html file, got {str(out)!r}")
-    runs = find(folders, whole=True)
-    keys = [k.strip() for k in (over or "").split(",") if k.strip()]
-    if len(keys) > 3:
-        raise ConfigError(f"--over takes one to three keys, got {over!r}")
-    if target is not None:
-        Target.parse(target)  # its own error says what is allowed
-    if len(runs) == 1 and (keys or metric):
-        raise ConfigError("--over and --metric are for several runs, got one")
-    results = Path(folders[0]) / "results.parquet"  # a sweep's own table has its keys, and cells that failed
-    grid = of_results(results) if len(folders) == 1 and results.exists() else None
-    page = build(runs, target=target, title=title, grid=grid, over=keys, metric=metric)
-    page.save(out)
-    print(f"{out}  {out.stat().st_size / 1e6:.1f} MB, {len(runs)} run{'s' if len(runs) > 1 else ''}")
+    build(list(folders), out, target=target, title=title, over=over or (), metric=metric)
+    count = len(find(folders, whole=True))
+    print(f"{out}  {out.stat().st_size / 1e6:.1f} MB, {count} run{'s' if count > 1 else ''}")

@@ -9,14 +9,19 @@ import typer
 
 from offbeat.cli.options import (
     AddressOpt,
+    AgainOpt,
+    BandwidthOpt,
     BatchOpt,
     BudgetOpt,
+    ClusterOpt,
+    ComputeOpt,
     DataOpt,
     DelayOpt,
     DryOpt,
     EngineOpt,
     GlobalBatchOpt,
     JsonOpt,
+    LatencyOpt,
     SeedOpt,
     SetOpt,
     SolverOpt,
@@ -37,12 +42,16 @@ def run(
     solver: SolverOpt = None,
     engine: EngineOpt = None,
     address: AddressOpt = None,
+    cluster: ClusterOpt = None,
     workers: WorkersOpt = None,
     batch: BatchOpt = None,
     global_batch: GlobalBatchOpt = None,
     budget: BudgetOpt = None,
     until: UntilOpt = None,
+    compute: ComputeOpt = None,
     delay: DelayOpt = None,
+    latency: LatencyOpt = None,
+    bandwidth: BandwidthOpt = None,
     settings: SetOpt = None,
     seed: SeedOpt = None,
     data: DataOpt = None,
@@ -51,7 +60,7 @@ def run(
     out: Annotated[Path | None, typer.Option(help="this run's own folder (default: runs/<hash>)")] = None,
     pool: Annotated[int | None, typer.Option(help="threads that compute gradients (default: all cores)")] = None,
     checkpoint_every: Annotated[str, typer.Option(help="wall time between checkpoints")] = "30s",
-    again: Annotated[bool, typer.Option("--again", help="run anew what is already there")] = False,
+    again: AgainOpt = False,
     dry_run: DryOpt = False,
     as_json: JsonOpt = False,
 ) -> None:
@@ -64,14 +73,18 @@ def run(
     seconds = parse_duration(checkpoint_every, "--checkpoint-every")
     values = read_values(
         task,
+        settings,
+        cluster=cluster,
+        budget=budget,
         solver=solver,
         workers=workers,
         batch=batch,
         global_batch=global_batch,
-        budget=budget,
         until=until,
+        compute=compute,
         delay=delay,
-        settings=settings,
+        latency=latency,
+        bandwidth=bandwidth,
         seed=seed,
         engine=engine,
         address=address,
@@ -96,14 +109,18 @@ def _execute(
     from offbeat.lab.runs.address import default_folder
     from offbeat.lab.runs.execute import execute
     from offbeat.lab.runs.plan import build
+    from offbeat.lab.watch.noticing import Noticing
+    from offbeat.progress import run_progress
 
     plan = build(config)
     folder = default_folder(plan.key, plan.config) if out is None else out
     label = f"{plan.task.name} / {plan.solver_name}"
     if plan.engine == "sim" and ENGINES["threads"].why_not(plan.solver, plan) is None and not as_json:
         print("on a virtual cluster; --engine threads trains on this machine's cores, and far faster", file=sys.stderr)
-    with terminal.run_progress(label, quiet=as_json and not sys.stderr.isatty()) as progress:
-        done = execute(plan, folder, pool=pool, again=again, checkpoint_seconds=checkpoint_seconds, progress=progress)
+    with run_progress(label, quiet=as_json and not sys.stderr.isatty()) as progress:
+        noticing = Noticing(lambda line: print(line, file=sys.stderr), progress)
+        done = execute(plan, folder, pool=pool, again=again, checkpoint_seconds=checkpoint_seconds, progress=noticing)
+    noticing.look(plan.task)
     if done.shown:
         print(done.said_shown("--again"), file=sys.stderr)
     if as_json:

@@ -10,6 +10,8 @@ import typer
 from offbeat.cli.options import JsonOpt
 from offbeat.cli.output import json_safe, print_rows
 from offbeat.core.errors import ConfigError
+from offbeat.core.legible import legible
+from offbeat.core.units import counted
 
 PatternsArg = Annotated[
     list[str] | None, typer.Argument(metavar="[RUN...]", help="folders or patterns (default: runs)")
@@ -21,7 +23,7 @@ WhereOpt = Annotated[
 
 
 def runs(context: typer.Context) -> None:
-    """Run folders: list, filter, tag, remove. Alone, it lists what is in ./runs."""
+    """Run folders: list, show, filter, tag, remove. Alone, it lists what is in ./runs."""
     if context.invoked_subcommand is None:
         list_runs()
 
@@ -85,6 +87,32 @@ def _cell(value: Any) -> str:
         return f"{value:.4g}"
     text = "-" if value in (None, "") else str(value)
     return f"{text[:16]}…" if len(text) == 64 else text  # a checksum
+
+
+def show_runs(patterns: PatternsArg = None, as_json: JsonOpt = False) -> None:
+    """Which configurations share a folder: what differs between them, which seeds each has, what all have in common."""
+    from offbeat.folders.finding import find
+    from offbeat.report.groups import configurations
+
+    shared, found = configurations(find(patterns or ["runs"]))
+    if as_json:
+        print(json.dumps(json_safe({"shared": shared, "configurations": [c._asdict() for c in found]})))
+        return
+    count = sum(len(c.folders) for c in found)
+    print(f"{counted(count, 'run')} of {counted(len(found), 'configuration')}")
+    for c in found:
+        more = f" and {len(c.folders) - 1} more" if len(c.folders) > 1 else ""
+        seeds = f"seed{'s' * (len(c.seeds) > 1)} {', '.join(map(str, c.seeds))}"
+        print(f"\n{legible(c.name)}: {seeds}, {legible(c.folders[0])}{more}")
+        _print_keys(c.differs)
+    print("\nthe same in all")
+    _print_keys(shared)
+
+
+def _print_keys(settings: dict[str, Any]) -> None:
+    for key, value in settings.items():
+        if value not in (None, ""):
+            print(f"    {legible(key)} = {legible(value)}")
 
 
 def tag_runs(

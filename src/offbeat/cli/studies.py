@@ -3,112 +3,156 @@
 import json
 import shlex
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from offbeat.cli.comparing import run_comparison
 from offbeat.cli.options import (
+    AgainOpt,
+    BandwidthOpt,
     BatchOpt,
     BudgetOpt,
+    ClusterOpt,
     ComputeOpt,
     DelayOpt,
     DryOpt,
     EngineOpt,
     GlobalBatchOpt,
     JsonOpt,
+    LatencyOpt,
+    ProcessesOpt,
     SetEachOpt,
     SetOpt,
     TaskArg,
     UntilOpt,
     WorkersOpt,
+    read_settings,
     read_values,
-    side_by_side,
 )
 from offbeat.cli.output import EXIT, json_safe, print_estimate
-from offbeat.core.errors import ConfigError, unknown
-from offbeat.core.interruption import exit_code
-from offbeat.lab.engines import entry
+from offbeat.core.errors import ConfigError, OffbeatError
+
+if TYPE_CHECKING:
+    from offbeat.lab.studies.comparing import Comparison
+    from offbeat.lab.studies.study import Study
 
 
 def compare(
     task: TaskArg,
     solvers: Annotated[str, typer.Option(help="names, separated by commas")] = "plain,sync,asgd",
     engine: EngineOpt = None,
+    cluster: ClusterOpt = None,
     workers: WorkersOpt = None,
     batch: BatchOpt = None,
     global_batch: GlobalBatchOpt = None,
     budget: BudgetOpt = None,
     until: UntilOpt = None,
-    delay: DelayOpt = None,
     compute: ComputeOpt = None,
-    latency: Annotated[str | None, typer.Option(help="of one message, each way")] = None,
-    bandwidth: Annotated[str | None, typer.Option(help="of a worker's link: 10Gbps")] = None,
+    delay: DelayOpt = None,
+    latency: LatencyOpt = None,
+    bandwidth: BandwidthOpt = None,
     settings: SetEachOpt = None,
     seeds: Annotated[int, typer.Option(help="how many seeds each")] = 1,
     target: Annotated[str | None, typer.Option(help="measure the time to: accuracy=0.9")] = None,
     out: Annotated[Path | None, typer.Option(help="folder for the runs and the picture")] = None,
-    processes: Annotated[int | None, typer.Option(help="runs side by side (default: all cores)")] = None,
+    processes: ProcessesOpt = None,
+    again: AgainOpt = False,
     dry_run: DryOpt = False,
     as_json: JsonOpt = False,
 ) -> None:
     """Solvers side by side on one task and cluster. Plain SGD gets one worker, without delay and network."""
-    from offbeat.lab.config import parse_setting, put
-    from offbeat.lab.studies.sweep import check_count
+    from offbeat.lab.studies.comparing import plan
 
-    if seeds < 1:
-        raise ConfigError(f"--seeds must be a number from 1, got {seeds}")
-    names = [n.strip() for n in solvers.split(",") if n.strip()]
-    if not names:
-        raise ConfigError(f"--solvers takes names separated by commas, got {solvers!r}")
-    check_count(len(names) * seeds)
-    if len(set(names)) < len(names):
-        raise ConfigError(f"--solvers must name each solver once, got {solvers!r}")
-    shared, own = _split_settings(settings or [], names)
     values = read_values(
         task,
-        solver=None,
+        cluster=cluster,
         workers=workers,
         batch=batch,
         global_batch=global_batch,
         budget=budget,
         until=until,
+        compute=compute,
         delay=delay,
-        settings=shared,
-        seed=None,
+        latency=latency,
+        bandwidth=bandwidth,
         engine=engine,
     )
-    for key, value in {"compute": compute, "latency": latency, "bandwidth": bandwidth}.items():
-        if value:
-            put(values, f"cluster.{key}", value)
-    for key, value in map(parse_setting, shared):  # --set has the last word
-        put(values, key, value)
-    run_comparison(values, names, list(range(seeds)), target or until, out, processes, as_json, own, dry_run=dry_run)
+    if seeds < 1:
+        raise ConfigError(f"--seeds must be a number from 1, got {seeds}")
+    made = plan(values, solvers, seeds, target or until, out, read_settings(settings))
+    if dry_run:
+        _estimate(made, processes, as_json)
+    else:
+        _show(made, processes, again=again, as_json=as_json)
 
 
-def _split_settings(settings: Sequence[str], names: Sequence[str]) -> tuple[list[str], dict[str, dict[str, Any]]]:
-    """Settings for all, and those for one solver: `sync:optimizer.lr=0.2`."""
-    from offbeat.lab.config import parse_setting
+def _show(made: "Comparison", processes: int | None, *, again: bool, as_json: bool) -> None:
+    """Runs what is not done; prints the verdict and the table; leaves a picture and a page beside the runs."""
+    from offbeat import terminal
 
-    shared: list[str] = []
-    own: dict[str, dict[str, Any]] = {}
-    for text in settings:
-        name, colon, rest = text.partition("=")[0].rpartition(":")
-        if not colon:
-            shared.append(text)
-            continue
-        rest = text[len(name) + 1 :]
-        if name not in names:
-            raise unknown("solver of this comparison", name, names)
-        key, value = parse_setting(rest)
-        own.setdefault(name, {})[key] = value
-    return shared, own
+    without = not_drawn()
+    if without:
+        print(without, file=sys.stderr)
+    finished = _run(made, "comparing", processes, again=again, quiet=as_json)
+    target = None if made.target is None else str(made.target)
+    if as_json:
+        print(json.dumps(json_safe(made.rows())))
+    else:
+        terminal.show_verdict(terminal.console(), made.verdict if finished else ())
+        terminal.show_comparison(terminal.console(), made.lines, target)
+    _say_interrupted(finished)
+    written: dict[str, Path] = {}
+    if made.page and not without:
+        written["picture"] = made.folder / "comparison.png"
+        made.plot(written["picture"])
+    if made.page:
+        written["page"] = made.page.save(made.folder / "report.html")
+    shown = "\n".join(f"{name:8} {path}" for name, path in {**written, "runs": made.folder}.items())
+    print(f"\n{shown}", file=sys.stderr if as_json else sys.stdout)
+    for failure in made.failures:
+        raise OffbeatError(failure)
 
 
-def demo(out: Annotated[Path, typer.Option(help="folder for the runs and the picture")] = Path("demo")) -> None:
+def not_drawn() -> str:
+    """Why there will be no picture: said before the first run, not after the last. The page needs no library."""
+    try:
+        import matplotlib  # noqa: F401  # also where it is installed, and broken
+    except ImportError:
+        return "without a picture: matplotlib is missing (pip install 'offbeat[figures]')"
+    return ""
+
+
+def _run(made: "Study", label: str, processes: int | None, *, again: bool, quiet: bool) -> bool:
+    """Runs what is not done, and says what is not run; False when interrupted."""
+    from offbeat.progress import cells_progress
+
+    made.side_by_side(processes)
+    if not again and made.collect():
+        print(made.said_shown("--again"), file=sys.stderr)
+    with cells_progress(label, made.cells, quiet=quiet) as changed:
+        return made.run(processes, again=again, on_change=changed)
+
+
+def _estimate(made: "Study", processes: int | None, as_json: bool) -> None:
+    from offbeat.lab.studies.estimate import estimate_study
+
+    print_estimate(estimate_study(made, made.collect(), made.side_by_side(processes)), as_json)
+
+
+def _say_interrupted(finished: bool) -> None:
+    if not finished:
+        print("interrupted; the same command goes on", file=sys.stderr)
+        raise typer.Exit(exit_code())
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="folder for the runs and the picture")] = Path("demo"),
+    again: AgainOpt = False,
+) -> None:
     """Six solvers side by side on the digits: 8 workers, one of them slow. Less than a minute on 2 cores."""
+    from offbeat.lab.studies.comparing import plan
+
     print("LeNet-5 on scanned digits, 8 workers of which one is half as fast; all times are virtual.\n")
     values: dict[str, Any] = {
         "task": {"name": "digits"},
@@ -127,54 +171,47 @@ def demo(out: Annotated[Path, typer.Option(help="folder for the runs and the pic
         "dc-asgd": {"optimizer.lr": 0.02, "solver.lam": 0.1},
         "asgd": {"optimizer.lr": 0.02},
     }
-    run_comparison(values, list(own), [0, 1, 2], "accuracy=0.9", out, None, False, own)
+    settings = {f"{solver}:{key}": value for solver, mine in own.items() for key, value in mine.items()}
+    _show(plan(values, list(own), 3, "accuracy=0.9", out, settings), None, again=again, as_json=False)
 
 
 def sweep(
     file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="a run's configuration with a [sweep] section")],
     out: Annotated[Path | None, typer.Option(help="folder of the sweep (default: sweeps/<name of the file>)")] = None,
-    settings: SetOpt = None,
     engine: EngineOpt = None,
-    processes: Annotated[int | None, typer.Option(help="cells side by side (default: all cores)")] = None,
+    cluster: ClusterOpt = None,
+    workers: WorkersOpt = None,
+    budget: BudgetOpt = None,
+    compute: ComputeOpt = None,
+    delay: DelayOpt = None,
+    latency: LatencyOpt = None,
+    bandwidth: BandwidthOpt = None,
+    settings: SetOpt = None,
+    processes: ProcessesOpt = None,
+    again: AgainOpt = False,
     dry_run: DryOpt = False,
     as_json: JsonOpt = False,
 ) -> None:
     """A grid over any keys, times seeds. Started again it skips what is done and resumes what is not."""
     from offbeat import terminal
-    from offbeat.lab.config import parse_setting
-    from offbeat.lab.studies.sweep import best_rows, collect_done, make_folder, read_sweep, rows, run_sweep
+    from offbeat.lab.studies.sweep import plan_sweep
 
-    changes = dict(parse_setting(text) for text in settings or ())
-    if engine is not None:
-        changes["engine"] = engine
-    found = read_sweep(file, out, changes)
-    done = collect_done(found)
-    real = any(entry(c.config["engine"]).real for c in found.cells)
-    count = 1 if real else side_by_side(processes)  # a real run has the machine to itself
+    network = {"compute": compute, "delay": delay, "latency": latency, "bandwidth": bandwidth}
+    values = read_values(str(file), settings, cluster=cluster, budget=budget, workers=workers, engine=engine, **network)
+    made = plan_sweep(values, out, file)
     if dry_run:
-        from offbeat.lab.studies.estimate import estimate_sweep
-
-        print_estimate(estimate_sweep(found, done, count), as_json)
+        _estimate(made, processes, as_json)
         return
-    make_folder(found)
-    with terminal.cells_progress(f"sweep {file.stem}", found.cells, quiet=as_json) as changed:
-        finished = run_sweep(found, count, on_change=changed)
-    table = rows(found)
+    finished = _run(made, f"sweep {file.stem}", processes, again=again, quiet=as_json)
     if as_json:
-        print(json.dumps(json_safe(table)))
+        print(json.dumps(json_safe(made.rows())))
     else:
-        statuses = [row["status"] for row in table]
-        counts = ", ".join(f"{statuses.count(s)} {s}" for s in dict.fromkeys(statuses))
-        print(f"{len(table)} cell{'s' if len(table) > 1 else ''}: {counts}")
-        terminal.show_best(terminal.console(), *best_rows(found))
-        print(f"table  {found.folder / 'results.parquet'}")
-        print(f"page   offbeat report {shlex.quote(str(found.folder))} -o {shlex.quote(f'{file.stem}.html')}")
-    for row in table:
-        if row["status"] == "failed":
-            shown = ", ".join(f"{k}={row[k]}" for k in [*found.keys, "seed"])
-            print(f"failed: {shown}: {row.get('why')}", file=sys.stderr)
-    if not finished:
-        print("interrupted; the same command goes on", file=sys.stderr)
-        raise typer.Exit(exit_code())
-    if any(row["status"] == "failed" for row in table):
+        print(made)
+        terminal.show_best(terminal.console(), *made.ranking())
+        print(f"table  {made.folder / 'results.parquet'}")
+        print(f"page   offbeat report {shlex.quote(str(made.folder))} -o {shlex.quote(f'{file.stem}.html')}")
+    for failure in made.failures:
+        print(f"failed: {failure}", file=sys.stderr)
+    _say_interrupted(finished)
+    if made.failures:
         raise typer.Exit(EXIT["failed"])

@@ -1,6 +1,8 @@
 """Training samples behind one interface: tensors (a batch costs an index), or any map-style dataset."""
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -14,6 +16,8 @@ from offbeat.core.feed import Indices
 Collate = Callable[[list[Any]], Any]
 """Puts samples together into a batch: (inputs, target), or a dict with the target in it."""
 
+_CHEAP_BYTES = 1 << 26
+"""Read in a tenth of a second or so."""
 _TARGETS = ("label", "labels", "target", "y")
 _EITHER = f"(input, target) or a dict with one of {', '.join(_TARGETS)}"
 
@@ -42,6 +46,18 @@ class TensorSamples:
                 raise DataError(f"{len(given)} inputs but {len(targets)} targets")
         self._inputs, self._targets = inputs, targets
         self.labels = _classes(targets)
+
+    @cached_property
+    def digest(self) -> str | None:
+        """SHA-256 of all numbers; None where there are too many to look at them each time."""
+        tensors = [*self._inputs, self._targets]
+        if sum(t.nbytes for t in tensors) > _CHEAP_BYTES:
+            return None
+        found = hashlib.sha256()
+        for t in tensors:
+            found.update(f"{t.dtype} {tuple(t.shape)}".encode())
+            found.update(t.detach().contiguous().view(torch.uint8).numpy().tobytes() if t.numel() else b"")
+        return found.hexdigest()
 
     def __len__(self) -> int:
         return len(self._targets)
@@ -112,6 +128,12 @@ class Subset:
     def __init__(self, whole: Samples, at: Indices) -> None:
         self._whole, self._at = whole, at
         self.labels = None if whole.labels is None else whole.labels[at]
+
+    @property
+    def digest(self) -> str | None:
+        """That of the whole; which of them these are is said elsewhere."""
+        found: str | None = getattr(self._whole, "digest", None)
+        return found
 
     def __len__(self) -> int:
         return len(self._at)

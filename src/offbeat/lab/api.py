@@ -4,30 +4,27 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from inspect import signature
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 from torch import nn
 
 from offbeat import solvers
-from offbeat.core.budget import Amount, Budget
-from offbeat.core.errors import ConfigError, unknown
+from offbeat.core.errors import ConfigError
 from offbeat.core.solver import Solver
 from offbeat.core.task import Task
 from offbeat.data.samples import Collate
-from offbeat.engines.cluster import Cluster
-from offbeat.lab.config import Objects, make, merge, say
+from offbeat.lab.arguments import ClusterLike, SolverLike, Words, check_words, must_be, said
+from offbeat.lab.config import make
 from offbeat.lab.runs.address import default_folder
 from offbeat.lab.runs.execute import execute
 from offbeat.lab.runs.plan import build
 from offbeat.lab.runs.result import Run
-from offbeat.lab.runs.tasks import as_task, build_task
+from offbeat.lab.runs.tasks import build_task
 from offbeat.lab.watch.hooks import check_hooks
+from offbeat.lab.watch.noticing import Noticing
 from offbeat.optim.steppers import Factory, optimizer_factory
+from offbeat.progress import run_progress, watched
 from offbeat.tasks.module import Loss, ModuleTask
-
-_SOLVER = "solver must be a name or an object (offbeat.solver(...))"
-
-_OPTIMIZER = 'optimizer must be a name; a factory goes to the solver, offbeat.solver("asgd", optimizer=...)'
 
 
 def task(
@@ -60,18 +57,28 @@ def named_task(name: str, **options: Any) -> Task:
     return build_task(name, options, 32)
 
 
-def solver(name: str, *, optimizer: str | Factory = "sgd", lr: float | None = None, **options: Any) -> Solver:
-    """A solver by name, as an object: `offbeat.solver("dc-asgd", lr=0.1, lam=2.0)`.
+def solver(
+    name: str | type[Solver],
+    *,
+    optimizer: str | Factory = "sgd",
+    lr: float | None = None,
+    label: str | None = None,
+    **options: Any,
+) -> Solver:
+    """A solver as an object: `offbeat.solver("dc-asgd", lr=0.1, lam=2.0)`.
 
     Args:
-        name: a name of `offbeat list solvers`, or `package.module:Class`.
+        name: a name of `offbeat list solvers`, `package.module:Class`, or a class of your own.
         optimizer: the name of a torch optimizer, or a factory of one (a function of its parameters).
         lr: the learning rate, 0.05 unless given; not with a factory, which has its own.
+        label: what runs and reports call it; its name unless given.
         options: those of the solver, and those of the optimizer that is named (momentum, betas, ...).
     """
-    if not isinstance(name, str):
-        raise ConfigError(f"a solver's name must be text, got {name!r}: hand an object to offbeat.train as it is")
-    own = solvers.hyper_parameters(solvers.solver_class(name))
+    if isinstance(name, Solver):
+        raise ConfigError(f"this is a solver already: hand it to offbeat.train as it is, got {name!r}")
+    own_class = solvers.whole_class(name, name.__name__) if isinstance(name, type) else None
+    called = must_be(name if own_class is None else own_class.__name__, str, "a solver's name must be text or a class")
+    own = solvers.hyper_parameters(own_class or solvers.solver_class(called))
     mine = {k: v for k, v in options.items() if k in own}
     rest = {k: v for k, v in options.items() if k not in own}
     if callable(optimizer):
@@ -81,47 +88,24 @@ def solver(name: str, *, optimizer: str | Factory = "sgd", lr: float | None = No
         factory = optimizer
     else:
         factory = optimizer_factory(optimizer, lr=0.05 if lr is None else lr, **rest)
-    made: Solver = solvers.build(name, factory, mine)
-    made.label = name  # type: ignore[attr-defined]
+    made: Solver = solvers.build(called, factory, mine, own_class)
+    made.label = label or called  # type: ignore[attr-defined]
     return made
 
 
 def train(
-    task: str | Task,
-    solver: str | Solver = "asgd",
-    cluster: int | Cluster | None = None,
+    task: str | Path | Task,
+    solver: SolverLike | None = None,
+    cluster: ClusterLike = None,
     *,
-    engine: str = "sim",
-    budget: str | Budget | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     out: str | Path | Literal[False] | None = None,
     callbacks: Iterable[Any] = (),
-    optimizer: str | None = None,
-    lr: float | None = None,
-    schedule: Literal["constant", "polynomial", "multistep", "exponential", "cosine"] | None = None,
-    warmup: str | Amount | None = None,
-    clip: float | None = None,
-    scale_lr: Literal["none", "linear", "inverse"] | None = None,
-    scale_batch: Literal["none", "inverse"] | None = None,
-    scale_workers: int | None = None,
-    batch: int | None = None,
-    evaluate_every: str | Amount | None = None,
     pool: int | None = None,
     again: bool = False,
+    progress: bool | None = None,
     settings: Mapping[str, Any] | None = None,
-    partition: str | None = None,
-    sampling: Literal["shuffled", "replacement"] | None = None,
-    validation: float | None = None,
-    folds: int | None = None,
-    fold: int | None = None,
-    patience: int | None = None,
-    keep_best: bool | None = None,
-    gap: bool | None = None,
-    saves_per_epoch: float | None = None,
-    diagnose_every: int | None = None,
-    on_divergence: Literal["stop", "continue"] | None = None,
-    local: Mapping[str, Any] | None = None,
-    **others: Any,
+    **words: Unpack[Words],
 ) -> Run:
     """Trains and returns the run; `offbeat run` with the same words is the same run: its folder and every bit.
 
@@ -129,17 +113,25 @@ def train(
     What is not given is what suits the task (`offbeat list tasks`), and otherwise as it says here.
 
     Args:
-        task: a name (`"digits"`), `"package.module:factory"`, or an object (`offbeat.task(...)`).
-        solver: the rule: a name (`"asgd"`), `"package.module:Class"`, or an object (`offbeat.solver("asgd", lr=0.1)`,
-            which has its own optimizer).
-        cluster: so many equal workers, or a `Cluster`; 4 workers, or 1 for a rule that has one.
+        task: a name (`"digits"`), `"package.module:factory"`, an object (`offbeat.task(...)`), or a file with a whole
+            configuration (`"my.toml"`), which the words below then change.
+        solver: the rule: a name (`"asgd"`), `"package.module:Class"`, a class, or an object
+            (`offbeat.solver("asgd", lr=0.1)`, which has its own optimizer); `"asgd"` unless given.
+        cluster: so many equal workers, a `Cluster`, or a file with a `[cluster]` section; 4 workers, or 1 for a rule
+            that has one.
+        seed: of everything random.
+        out: the run's folder, `runs/<hash>` unless given; False keeps the run in memory.
+        callbacks: objects with `on_apply(row)`, `on_evaluation(metrics)` or both.
+        pool: threads that compute gradients, all cores unless given; 0 computes them one by one. The bits are the same.
+        again: run anew what is finished; otherwise it is returned at once. An unfinished run goes on where it stopped.
+        progress: whether progress is shown; in a notebook and on a terminal unless given.
+        settings: any further keys, as with `--set`: `{"solver.lam": 2.0, "optimizer.momentum": 0.9}`; `offbeat config`
+            lists them.
         engine: what runs it: `"sim"` (virtual time), `"local"` (real processes), `"debug"` (threads of
             this process, for a debugger), `"threads"` (word2vec, in place).
         budget: how long: `"20epochs"`, `"5000samples"`, `"1000updates"`, `"30s"`; until when: `"accuracy=0.98"`; or a
             `Budget`, which can have both.
-        seed: of everything random.
-        out: the run's folder, `runs/<hash>` unless given; False keeps the run in memory.
-        callbacks: objects with `on_apply(row)`, `on_evaluation(metrics)` or both.
+        until: a target that ends it, besides the budget: `"accuracy=0.98"`.
         optimizer: the name of a torch optimizer (`"adam"`, `"sgd"`), `"lars"` or `"lamb"`; its further options are
             settings (`{"optimizer.momentum": 0.9}`).
         lr: the learning rate.
@@ -151,11 +143,13 @@ def train(
         scale_batch: `"inverse"` divides the batch likewise.
         scale_workers: the number of workers for which learning rate and batch are meant, 1 unless given.
         batch: samples of one worker's mini-batch.
+        global_batch: samples of a mini-batch shared by the workers, instead.
+        compute: the time of a mini-batch, of all or by worker: `["10ms", "40ms@0"]`.
+        delay: extra delay of a mini-batch, likewise: `"30ms@0"`.
+        latency: of one message, each way.
+        bandwidth: of a worker's link: `"10Gbps"`.
+        data: what the task is trained on, where it can be chosen: `"text8"`, a file.
         evaluate_every: `"1epochs"`, `"500updates"`; not in seconds.
-        pool: threads that compute gradients, all cores unless given; 0 computes them one by one. The bits are the same.
-        again: run anew what is finished; otherwise it is returned at once. An unfinished run goes on where it stopped.
-        settings: any further keys, as with `--set`: `{"solver.lam": 2.0, "optimizer.momentum": 0.9}`; `offbeat config`
-            lists them.
         partition: who has which samples: `"shared"`, `"split"`, `"dirichlet(0.5)"`, ... (docs/tasks.md).
         sampling: `"shuffled"` (every sample once an epoch) or `"replacement"`.
         validation: share of the training set to evaluate on instead of the test set.
@@ -169,63 +163,21 @@ def train(
         on_divergence: `"stop"` or `"continue"`.
         local: options of the local engine: `{"on_loss": "leave out", "patience": "60s", "restarts": 20}`.
     """
-    for name in others:
-        raise unknown("argument of train", name, [a for a in signature(train).parameters if a != "others"])
-    objects = Objects(
-        None if isinstance(task, str) else as_task(task, "task"),
-        None if isinstance(solver, str) else _must_be(solver, Solver, _SOLVER),
-    )
-    values: dict[str, Any] = {}
-    if isinstance(task, str):
-        merge(values, {"task": task})
-    if isinstance(cluster, Cluster):
-        values["cluster"] = cluster.to_dict()
-    words = {
-        "solver": solver if isinstance(solver, str) else None,
-        "workers": None if isinstance(cluster, Cluster) else cluster,
-        "engine": engine,
-        "budget": None if budget is None else Budget.parse(budget),
-        "seed": seed,
-        "optimizer": _must_be(optimizer, str | None, _OPTIMIZER),
-        "lr": lr,
-        "schedule": schedule,
-        "warmup": str(warmup) if isinstance(warmup, Amount) else warmup,
-        "clip": clip,
-        "scale_lr": scale_lr,
-        "scale_batch": scale_batch,
-        "scale_workers": scale_workers,
-        "batch": batch,
-        "evaluate_every": None if evaluate_every is None else str(Amount.parse(evaluate_every, "evaluate_every")),
-        "partition": partition,
-        "sampling": sampling,
-        "validation": validation,
-        "folds": folds,
-        "fold": fold,
-        "patience": patience,
-        "keep_best": keep_best,
-        "gap": gap,
-        "saves_per_epoch": saves_per_epoch,
-        "diagnose_every": diagnose_every,
-        "on_divergence": on_divergence,
-        "local": local,
-    }
-    say(values, words)
-    merge(values, _must_be(settings or {}, Mapping, "settings must be keys and values"))
-    hooks = list(_must_be(callbacks, Iterable, "callbacks must be a list of objects"))
+    check_words("train", words, [a for a in signature(train).parameters if a != "words"])
+    values, objects = said(task, cluster, words, settings, solver, seed)
+    hooks = list(must_be(callbacks, Iterable, "callbacks must be a list of objects"))
     check_hooks(hooks)
     plan = build(make(values, objects), objects)
     folder = None
     if out is None:
         folder = default_folder(plan.key, plan.config)
     elif out is not False:
-        folder = Path(_must_be(out, str | Path, "out must be a folder, or False"))
-    run = execute(plan, folder, pool=pool, again=again, callbacks=hooks, pass_on=True)
+        folder = Path(must_be(out, str | Path, "out must be a folder, or False"))
+    quiet = not (watched() if progress is None else progress)
+    with run_progress(f"{plan.task.name} / {plan.solver_name}", quiet=quiet) as shown:
+        noticing = Noticing(lambda line: print(line, file=sys.stderr), shown)
+        run = execute(plan, folder, pool=pool, again=again, callbacks=hooks, pass_on=True, progress=noticing)
+    noticing.look(plan.task)
     if run.shown:
         print(run.said_shown("again=True"), file=sys.stderr)
     return run
-
-
-def _must_be(value: Any, kind: Any, words: str) -> Any:
-    if not isinstance(value, kind):
-        raise ConfigError(f"{words}, got {value!r}")
-    return value

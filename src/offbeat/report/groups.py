@@ -3,14 +3,14 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from offbeat.folders.run_files import RunFiles
-from offbeat.report.draw.style import variants
+from offbeat.report.draw.style import solver_colours, variants
 from offbeat.report.read import flat
 
 # What does not make two runs different experiments, only differently recorded ones.
-_SILENT = ("seed", "from", "record.", "evaluate.keep_best")
+_SILENT = ("seed", "from", "objects", "record.", "evaluate.keep_best")
 _MANY = 6
 _SHORT = {"cluster.workers": "workers", "optimizer.lr": "lr", "data.batch": "batch", "optimizer.name": ""}
 
@@ -48,6 +48,28 @@ def group(runs: Sequence[RunFiles]) -> list[Group]:
     found = [sorted((runs[i] for i in indices), key=lambda r: r.seed) for indices in members]
     looks = _looks([mine[0].solver for mine in found])
     return [Group(name, mine[0].solver, *look, mine) for name, mine, look in zip(names, found, looks, strict=True)]
+
+
+class Configuration(NamedTuple):
+    """One of several: what it differs in from the others, and its runs."""
+
+    name: str
+    differs: dict[str, Any]
+    seeds: list[int]
+    folders: list[str]
+
+
+def configurations(runs: Sequence[RunFiles]) -> tuple[dict[str, Any], list[Configuration]]:
+    """What all runs have in common, and the configurations that there are."""
+    groups = group(runs)
+    settings = [_settings(g.runs[0]) for g in groups]
+    keys = list(dict.fromkeys(k for s in settings for k in s))
+    varying = [k for k in keys if len({str(s.get(k)) for s in settings}) > 1]
+    found = []
+    for g, s in zip(groups, settings, strict=True):
+        differs = {k: s.get(k) for k in varying}
+        found.append(Configuration(g.name, differs, [r.seed for r in g.runs], [str(r.path) for r in g.runs]))
+    return {k: settings[0].get(k) for k in keys if k not in varying}, found
 
 
 def clocks(groups: Sequence[Group]) -> list[str]:
@@ -111,5 +133,6 @@ def _labels(settings: dict[str, Any], keys: Sequence[str]) -> list[str]:
 def _looks(solvers: Sequence[str]) -> list[tuple[str, str]]:
     """A colour and a dash for each group."""
     counts = Counter(solvers)
-    waiting = {name: iter(variants(name, n, alone=len(counts) == 1)) for name, n in counts.items()}
+    own = solver_colours(solvers)
+    waiting = {name: iter(variants(name, n, alone=len(counts) == 1, own=own[name])) for name, n in counts.items()}
     return [next(waiting[name]) for name in solvers]

@@ -1,6 +1,10 @@
-"""`run.plot.loss()` and its siblings: the figures of one run, by name, for a notebook."""
+"""What a notebook shows: the figures of one run by name (`run.plot.loss()`), a run in a few lines, tables."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
 
 from offbeat.core.errors import ConfigError, unknown
 from offbeat.folders.run_files import RunFiles
@@ -10,6 +14,12 @@ from offbeat.report.figures.gallery import View, charts, figures_of_one
 from offbeat.report.figures.spacetime import SHORT
 from offbeat.report.figures.spacetime import figure as spacetime_figure
 from offbeat.report.groups import group
+from offbeat.report.numbers import metric_name, number
+from offbeat.report.pages.single import tiles, warnings
+from offbeat.report.tables import cell
+
+_WIDTH, _HEIGHT = 220, 60
+"""Of the small curve, in pixels."""
 
 
 class Plots:
@@ -68,3 +78,37 @@ class Plots:
         if name not in chart.views:
             raise unknown("axis", against, chart.views)
         return chart.views[name]
+
+
+def html_run(run: RunFiles) -> str:
+    """A run in a few lines: what it was, its numbers, a small curve."""
+    facts = tiles(run)
+    table = html_table([tile.name for tile in facts], [[tile.value for tile in facts]]) if facts else ""
+    said = "".join(f"<br>{escape(sentence)}" for sentence in warnings(run))
+    head = f"<b>{escape(run.solver)} on {escape(run.task)}</b>, {run.workers} worker{'s' if run.workers > 1 else ''}"
+    head += f", seed {run.seed}: {escape(run.status)}{said}"
+    return f"<div>{head}{table}{_curve(run)}<br><small>{escape(str(run.path))}</small></div>"
+
+
+def _curve(run: RunFiles) -> str:
+    """The held-out score over time as a line, with its first and last value; nothing where there are none."""
+    metric = next((m for m in ("accuracy", "loss") if np.isfinite(run.metric(m)).sum() > 1), None)
+    if metric is None:
+        return ""
+    x, y = run.metric("time"), run.metric(metric)
+    seen = np.isfinite(x) & np.isfinite(y)
+    x, y = x[seen], y[seen]
+    across = (x - x[0]) / (x[-1] - x[0] or 1.0) * (_WIDTH - 4) + 2
+    up = (1 - (y - y.min()) / (np.ptp(y) or 1.0)) * (_HEIGHT - 4) + 2
+    points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(across, up, strict=True))
+    line = f'<polyline points="{points}" fill="none" stroke="#0072b2" stroke-width="1.5"/>'
+    size = f'width="{_WIDTH}" height="{_HEIGHT}"'
+    said = f"{metric_name(metric)} from {number(float(y[0]))} to {number(float(y[-1]))}"
+    return f'<svg {size} role="img" aria-label="{said}">{line}</svg> <small>{said}, over {run.time_label}</small>'
+
+
+def html_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """A plain table."""
+    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell(v))}</td>" for v in row) + "</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

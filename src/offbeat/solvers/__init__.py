@@ -63,9 +63,13 @@ def solver_class(name: str) -> Any:
         if name not in SOLVERS:
             raise unknown("solver", name, SOLVERS)
         return load_object(SOLVERS[name], "solver")
+    return whole_class(load_object(name, "solver"), name)
+
+
+def whole_class(kind: Any, name: str) -> Any:
+    """A class of somebody's own, if it is that of a solver and lacks nothing."""
     from offbeat.core.solver import Solver
 
-    kind = load_object(name, "solver")
     if not (isinstance(kind, type) and issubclass(kind, Solver)):
         raise ConfigError(f"solver {name!r} must be a class derived from offbeat.core.solver.Solver, got {kind!r}")
     if missing := sorted(kind.__abstractmethods__):
@@ -82,11 +86,11 @@ def hyper_parameters(kind: Any) -> dict[str, Any]:
     return {n: p.default for n, p in signature(kind).parameters.items() if n != "opt"}
 
 
-def build(name: str, opt: Any, options: Mapping[str, Any]) -> Any:
-    """A solver by name; a wrong hyper-parameter lists the right ones."""
+def build(name: str, opt: Any, options: Mapping[str, Any], kind: Any = None) -> Any:
+    """A solver by name, or of a class of that name; a wrong hyper-parameter lists the right ones."""
     from offbeat.solvers.options import without_effect
 
-    kind = solver_class(name)
+    kind = kind or solver_class(name)
     own = hyper_parameters(kind)
     extra = [k for k in STABILISERS if hasattr(kind, k)]
     for key in options:

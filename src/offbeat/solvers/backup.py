@@ -30,7 +30,7 @@ class Backup(ParameterServer[Server, Worker]):
 
     def why_not(self, world: World) -> str | None:
         if self.backups >= world.workers:
-            return f"solver.backups must be below the {world.workers} workers, got {self.backups}"
+            return f"solver.backups must be below the number of workers, {world.workers}, got {self.backups}"
         return super().why_not(world)
 
     def _enough(self, s: Server) -> int:

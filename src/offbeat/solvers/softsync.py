@@ -28,7 +28,7 @@ class Softsync(ParameterServer[Server, Worker]):
 
     def why_not(self, world: World) -> str | None:
         if self.n > world.workers:
-            return f"solver.n must be at most the {world.workers} workers, got {self.n}"
+            return f"solver.n must be at most the number of workers, {world.workers}, got {self.n}"
         return super().why_not(world)
 
     def _enough(self, s: Server) -> int:

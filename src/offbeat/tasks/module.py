@@ -143,11 +143,22 @@ class ModuleTask:
             "validation_samples": None if self._validation is None else len(self._validation),
             "test_samples": None if self._test is None else len(self._test),
             "chance": self.chance,
-            "randomness": "unknown" if self._training is None else self._training.randomness,
+            "randomness": self.randomness,
             **self._about,
         }
 
     # -- beyond the protocol ------------------------------------------------------------------------------------
+
+    @property
+    def data_digests(self) -> list[str]:
+        """What training set and test set hold, where that is cheap to say: they are tensors, and not very large."""
+        found = (getattr(samples, "digest", None) for samples in (self._train, self._test))
+        return [digest for digest in found if digest is not None]
+
+    @property
+    def randomness(self) -> str:
+        """What the model draws: "none", "keyed" to the batch, or "global"; "unknown" before the first gradient."""
+        return "unknown" if self._training is None else self._training.randomness
 
     @property
     def labels(self) -> Indices | None:

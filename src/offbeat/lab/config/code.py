@@ -1,5 +1,6 @@
 """Code of the user's own, named as `package.module:name`."""
 
+import os
 import sys
 from types import ModuleType
 from typing import Any
@@ -10,6 +11,12 @@ from offbeat.solvers import load_object
 def load_code(path: str, what: str) -> Any:
     """The object of that name, imported."""
     return load_object(path, what)
+
+
+def typed_in(code: Any) -> bool:
+    """Whether it was written in a notebook or a shell, where no file says what it is."""
+    name = getattr(getattr(code, "func", code), "__module__", None)
+    return name == "__main__" and not os.path.isfile(getattr(sys.modules["__main__"], "__file__", None) or "")
 
 
 def modules_of(*code: Any) -> list[ModuleType]:

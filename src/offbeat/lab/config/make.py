@@ -37,8 +37,8 @@ def make(values: Mapping[str, Any], objects: Objects = NONE) -> Config:
     check_keys(merged)
     objects.check_settings(merged)
     suited = _suited(merged, objects)
-    solver = _known_solver(merged) if objects.solver is None else None
-    merged |= objects.names()
+    solver = _known_solver(merged) if objects.kind is None else None
+    merge(merged, objects.names())
     for key, value in suited.items():
         section, _, field = key.partition(".")
         if section in ("optimizer", "schedule") and objects.solver is not None:
@@ -58,7 +58,7 @@ def make(values: Mapping[str, Any], objects: Objects = NONE) -> Config:
         given.setdefault(field, value)
     cluster = merged.setdefault("cluster", {})
     if "workers" not in cluster:
-        kind: Any = objects.solver if solver is None else solver_class(solver)
+        kind: Any = objects.kind if solver is None else solver_class(solver)
         cluster["workers"] = 1 if kind.alone else WORKERS
     merged["cluster"] = Cluster.parse(**cluster).to_dict()
     try:

@@ -7,6 +7,7 @@ from typing import Any
 from offbeat.core.errors import ConfigError
 from offbeat.core.solver import Solver
 from offbeat.core.task import Task
+from offbeat.lab.config.code import typed_in
 from offbeat.lab.config.config import Config
 from offbeat.solvers import STABILISERS, hyper_parameters
 
@@ -21,15 +22,24 @@ class Objects:
 
     task: Task | None = None
     solver: Solver | None = None
+    """With an optimizer of its own."""
+    rule: type[Solver] | None = None
+    """A solver's class: the configuration has its optimizer and its options."""
 
     def __bool__(self) -> bool:
-        return self.task is not None or self.solver is not None
+        return not (self.task is None and self.solver is None and self.rule is None)
+
+    @property
+    def kind(self) -> Any:
+        """The solver, or its class; None where the configuration names it."""
+        return self.rule if self.solver is None else self.solver
 
     @property
     def tell_all(self) -> bool:
         """Whether what they tell of themselves is all there is to know: then the same words are the same run."""
         known = self.task is None or self.task.name == "quadratic" or getattr(self.task, "fingerprint", None)
-        return bool(known) and (self.solver is None or "<" not in _name(getattr(self.solver, "opt", None)))
+        named = self.solver is None or "<" not in _name(getattr(self.solver, "opt", None))
+        return bool(known) and named and not any(typed_in(code) for code in self.code())
 
     def code(self) -> list[Any]:
         """The functions and classes that they are made of, as far as can be seen."""
@@ -39,7 +49,7 @@ class Objects:
             found += [type(self.task), *(c if hasattr(c, "__name__") else type(c) for c in parts)]
         if self.solver is not None:
             found += [type(self.solver), getattr(self.solver, "opt", None)]
-        return found
+        return found if self.rule is None else [*found, self.rule]
 
     def check_settings(self, values: Mapping[str, Any]) -> None:
         """Refuses settings that would have to change an object."""
@@ -50,14 +60,10 @@ class Objects:
                 what = "task" if section == "task" else "solver"
                 raise ConfigError(f"{key} cannot be set: the {what} was given as an object, which has its own")
 
-    def names(self) -> dict[str, Any]:
-        """The names under which a configuration knows them."""
-        made: dict[str, Any] = {}
-        if self.task is not None:
-            made["task"] = {"name": self.task.name}
-        if self.solver is not None:
-            made["solver"] = {"name": solver_name(self.solver)}
-        return made
+    def names(self) -> dict[str, str]:
+        """The names under which a configuration knows them, by key."""
+        task = {} if self.task is None else {"task.name": self.task.name}
+        return task if self.kind is None else {**task, "solver.name": solver_name(self.kind)}
 
     def suited(self) -> dict[str, Any]:
         """The settings that suit the task, by dotted key."""
@@ -76,6 +82,8 @@ class Objects:
             del values["schedule"]
             values["solver"] = {"name": config.solver.name, **_options(self.solver)}
             values["optimizer"] = _optimizer(getattr(self.solver, "opt", None))
+        if self.rule is not None:
+            values["objects"] = [*(["task"] if self.task is not None else []), "solver"]
         return {**values, "from": "python"}
 
 
@@ -84,8 +92,8 @@ NONE = Objects()
 
 def given_as_objects(recorded: Mapping[str, Any]) -> list[str]:
     """Which of task and solver a recorded configuration knows as Python objects, and cannot bring back."""
-    if isinstance(printed := recorded.get("objects"), list):  # by `show --toml`
-        return [str(name) for name in printed]
+    if isinstance(named := recorded.get("objects"), list):  # of a class, and as `show --toml` prints them all
+        return [str(name) for name in named]
     if recorded.get("from") != "python":
         return []
     task = ["task"] if "fingerprint" in recorded.get("task", {}) else []
@@ -98,9 +106,10 @@ def say_objects(names: Sequence[str]) -> str:
     return f"{subject} {'were' if len(names) > 1 else 'was'} given as Python object{'s' * (len(names) > 1)}"
 
 
-def solver_name(solver: Solver) -> str:
+def solver_name(solver: Solver | type[Solver]) -> str:
     """The name that `offbeat.solver` made it by, or that of its class."""
-    return str(getattr(solver, "label", type(solver).__name__))
+    kind = solver if isinstance(solver, type) else type(solver)
+    return str(getattr(solver, "label", kind.__name__))
 
 
 def _options(solver: Solver) -> dict[str, str]:

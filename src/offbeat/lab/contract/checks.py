@@ -145,7 +145,8 @@ def _keeps_going(sim: Sim, events: int, when: str) -> None:
         if advance(sim, half) == "idle":
             raise Broken(f"everybody waits{when}: a standstill after {sim.updates} updates, at {sim.now:.4g} s")
         if sim.updates < before + UPDATES:
-            raise Broken(f"only {sim.updates - before} updates in {half} events{when}")
+            asked = "" if sim.updates else ": no Stepped() was announced"
+            raise Broken(f"only {sim.updates - before} updates in {half} events{when}{asked}")
 
 
 def the_dtype_is_kept(case: Case) -> None:

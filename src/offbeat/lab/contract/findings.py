@@ -7,7 +7,7 @@ from typing import Any, Literal
 from offbeat.core.errors import ConfigError
 from offbeat.lab.contract import CHECKS, SGD, Broken, Case, advance, one_worker_is_the_optimizer_itself, trial
 from offbeat.lab.contract.checks import PATIENCE
-from offbeat.lab.contract.recorder import Bowl
+from offbeat.lab.contract.recorder import Bowl, Recorder
 from offbeat.solvers import solver_class
 
 Verdict = Literal["holds", "fails", "does not apply", "note"]
@@ -37,7 +37,21 @@ def check(name: str, options: Mapping[str, Any], *, workers: int = 3) -> Iterato
             continue
         yield _finding(sentence, run, case)
     yield _finding("it descends", it_descends, case)
+    if _hides_staleness(case):
+        words = "Grad carries a version and Applied does not: yield Applied(worker, gradient, version), with how many"
+        yield Finding("staleness", "note", f"{words} updates came before; without it no staleness is shown")
     yield _alone(name, options)
+
+
+def _hides_staleness(case: Case) -> bool:
+    """Whether points have versions, and nobody says at which version their gradients are used."""
+    recorder = Recorder(case.make())
+    try:
+        advance(trial(case, solver=recorder), case.events)
+    except Exception:
+        return False  # the checks have said what is wrong
+    announced = [*recorder.announced_by_server, *recorder.announced_by_workers]
+    return recorder.reads_versions and bool(announced) and all(a.version is None for a in announced)
 
 
 def it_descends(case: Case) -> None:

@@ -69,6 +69,8 @@ class Recorder:
         self.asked: set[type] = set()
         self.most_gradients = 0
         """Of one round."""
+        self.reads_versions = False
+        """Whether it says of which version a point is that it wants a gradient at."""
         self.announced_by_server: list[Applied | Refused] = []
         self.announced_by_workers: list[Applied | Refused] = []
 
@@ -101,6 +103,7 @@ class Recorder:
                 self.announced_by_workers.append(effect)
             if isinstance(effect, Grad):
                 gradients += 1
+                self.reads_versions = self.reads_versions or effect.version is not None
                 self.most_gradients = max(gradients, self.most_gradients)
             self._note(effect, f"what a worker asked for in {type(effect).__name__}")
             self._note(w, "a worker's state")

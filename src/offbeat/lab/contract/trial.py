@@ -11,6 +11,7 @@ from offbeat.engines.cluster import Cluster
 from offbeat.engines.protocol import ToTheMark
 from offbeat.engines.sim import Sim
 from offbeat.lab.contract.case import Broken, Case
+from offbeat.lab.contract.patience import limited
 from offbeat.lab.contract.recorder import Bowl
 
 SEED = 7
@@ -36,7 +37,7 @@ def trial(case: Case, task: Any = None, solver: Any = None, *, threads: int = 0,
     values = {"workers": case.workers, **times, **cluster}
     machines = Cluster.parse(**values)
     feed = feed_of(machines.workers)
-    return Sim(task or Bowl(), solver or case.make(), machines, feed, seed=SEED, threads=threads)
+    return Sim(task or Bowl(), limited(solver or case.make()), machines, feed, seed=SEED, threads=threads)
 
 
 def advance(sim: Sim, events: float = inf, updates: float = inf) -> str:

@@ -6,20 +6,24 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from offbeat.core.task import Task
 from offbeat.lab.config import NONE, Config, Objects
 from offbeat.lab.config.code import load_code, modules_of
 from offbeat.lab.config.sources import Sources, installed, sources
 
 
-def address(config: Config, objects: Objects = NONE) -> str | None:
+def address(config: Config, objects: Objects = NONE, task: Task | None = None) -> str | None:
     """The configuration's hash; where there is code of the user's in it, with that of the code.
+
+    `task` is what the configuration makes, where somebody has made it: if it is the user's own, its data count, too.
 
     None where what is recorded of the objects does not tell everything: data without a fingerprint, a closure.
     """
     if not objects.tell_all:
         return None
     code = code_of(config, objects)
-    written = [code.digest] if code.files else []
+    own = objects.task or (task if ":" in config.task.name else None)
+    written = [*([code.digest] if code.files else []), *getattr(own, "data_digests", [])]
     if objects:
         return _digest([objects.recorded(config), *written])
     return _digest([config.hash, *written]) if written else config.hash
@@ -27,7 +31,7 @@ def address(config: Config, objects: Objects = NONE) -> str | None:
 
 def code_of(config: Config, objects: Objects = NONE) -> Sources:
     """What a run is made of that is not ours: the modules behind `package.module:name`, and behind the objects."""
-    names = ((config.task.name, objects.task), (config.solver.name, objects.solver))
+    names = ((config.task.name, objects.task), (config.solver.name, objects.kind))
     code = [load_code(name, "object") for name, given in names if given is None and ":" in name]
     users = [m for m in modules_of(*objects.code()) if not installed(m)]
     return sources([*modules_of(*code), *users])

@@ -88,9 +88,18 @@ def execute(
 
 
 def _check_same(plan: Plan, info: Description, out: Path, again: bool) -> None:
-    if not again and info.key != plan.key:
+    if again:
+        return
+    # Without an address, the words at least must be the same.
+    told = plan.key is not None or info.config == json.loads(json.dumps(plan.config))
+    if info.key != plan.key or not told:
         raise StoreError(
             f"{out} holds a run of another configuration: name another folder with --out, or replace it with --again"
+        )
+    if plan.key is None and info.status not in UNFINISHED:
+        raise StoreError(
+            f"{out} holds a finished run, and nobody can know whether of the same objects: give offbeat.task a "
+            "fingerprint, name another folder, or replace it with again=True"
         )
 
 

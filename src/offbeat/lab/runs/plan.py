@@ -125,7 +125,7 @@ def build(config: Config, objects: Objects = NONE) -> Plan:
     """The plan of a configuration, with `objects` in place of what it would make by name."""
     task = task_of(config) if objects.task is None else hold_out(objects.task, config)
     refuse_ignored_with(task, config)
-    solver = solver_of(config, task) if objects.solver is None else objects.solver
+    solver = solver_of(config, task, objects.rule) if objects.solver is None else objects.solver
     budget_config = config.budget
     if not budget_config.given:  # a target alone still ends
         limit = {"updates": 100_000} if task.size is None else {"epochs": 100.0}
@@ -155,6 +155,6 @@ def build(config: Config, objects: Objects = NONE) -> Plan:
         maker=("offbeat.lab.runs.tasks:remake", (config.plain(),)) if objects.task is None else None,
         solver_name=config.solver.name,
         config=objects.recorded(config) if objects else config.plain(),
-        key=address(config, objects),
+        key=address(config, objects, task),
         packages=code_of(config, objects).versions,
     )

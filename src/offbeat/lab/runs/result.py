@@ -92,18 +92,31 @@ class Run:
         """Figures by name: `run.plot.loss()`. They show in a notebook; `.save("loss.svg")` writes them."""
         from offbeat.report.notebook import Plots
 
-        return Plots(self._files())
+        return Plots(self.files())
 
     def report(self, path: str | Path | None = None) -> "Page":
         """The page of this run, written to `path` if one is given; in a notebook it shows."""
         from offbeat.report.pages.build import build
 
-        page = build([self._files()])
+        page = build([self.files()])
         if path is not None:
             page.save(path)
         return page
 
-    def _files(self) -> "RunFiles":
+    def _repr_html_(self) -> str:
+        from offbeat.report.notebook import html_run
+
+        return html_run(self.files())
+
+    def __repr__(self) -> str:
+        score = next(
+            (f", {k} {self.summary[k]:.4g}" for k in ("accuracy", "loss") if self.summary.get(k) is not None), ""
+        )
+        place = "in memory" if self.path is None else str(self.path)
+        said = (self.summary.get(k, "?") for k in ("solver", "task", "workers"))
+        return "{} on {}, workers {}: {}{}, {}".format(*said, self.status, score, place)
+
+    def files(self) -> "RunFiles":
         """What a report reads: the folder or, for a run in memory, the same tables."""
         if self.path is not None:
             return RunFiles.open(self.path)

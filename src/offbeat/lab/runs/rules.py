@@ -13,9 +13,9 @@ from offbeat.optim.schedules import Schedule
 from offbeat.optim.steppers import Factory, TwoStage, optimizer_factory
 
 
-def solver_of(config: Config, task: Task) -> Solver:
-    """The solver of a configuration, with its optimizer, schedule and multipliers."""
-    made: Solver = solvers.build(config.solver.name, _optimizer(config, task), config.solver.options)
+def solver_of(config: Config, task: Task, kind: type[Solver] | None = None) -> Solver:
+    """The solver of a configuration (`kind`: its class, if it has no name), with optimizer, schedule, multipliers."""
+    made: Solver = solvers.build(config.solver.name, _optimizer(config, task), config.solver.options, kind)
     s = config.schedule
     if s.kind != "constant" or s.warmup is not None:
         over = s.over or next((f"{getattr(config.budget, u)}{u}" for u in config.budget.given), None)

@@ -1,25 +1,30 @@
 """Many runs side by side: worker processes that take one configuration after another. A crash costs one cell.
 
-The parent speaks JSON lines over pipes to `python -m offbeat.lab.studies.cells`; nothing is pickled, nothing listens.
-A worker whose parent is gone sees its input end and stops; what it had checkpointed stays.
+The parent speaks JSON lines over pipes to processes of its own; nothing listens. What Python gave as objects goes
+through the same pipe, pickled, and never to a file. A worker whose parent is gone sees its input end and stops; what
+it had checkpointed stays.
 """
 
+import base64
 import json
-import os
 import queue
 import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from offbeat.core.errors import OffbeatError
+from offbeat.core.errors import ConfigError
+from offbeat.lab.config import NONE, Config, Objects
+from offbeat.lab.runs.plan import Plan, build
 
 _POLL = 0.5
+_START = (
+    "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from offbeat.lab.studies.cell_process import main; main()"
+)
 
 
 @dataclass
@@ -27,12 +32,22 @@ class Cell:
     """One run of many: its configuration, its folder and, at the end, its outcome."""
 
     config: dict[str, Any]
+    """Complete, in plain values."""
     folder: Path
     keys: dict[str, Any] = field(default_factory=dict)
     """The values that set this cell apart."""
+    address: str | None = None
+    """That of its run; None where objects do not tell what they are, and no earlier run can be known to be the same."""
+    objects: Objects = NONE
     outcome: dict[str, Any] | None = None
+    found: str | None = None
+    """When it ended, if it was found finished; None: it is run."""
     share: float = 0.0
     """How much of it is done."""
+
+    def plan(self) -> Plan:
+        """The run, ready to start; what is written in the script that asks is known by its address, and only there."""
+        return replace(build(Config.model_validate(self.config), self.objects), key=self.address)
 
 
 class _Process:
@@ -40,8 +55,9 @@ class _Process:
 
     def __init__(self, inbox: "queue.Queue[tuple[_Process, dict[str, Any] | None]]") -> None:
         self.cell: Cell | None = None
+        self._told: Objects = NONE
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "offbeat.lab.studies.cells"],
+            [sys.executable, "-c", _START, json.dumps(sys.path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -57,7 +73,9 @@ class _Process:
 
     def give(self, cell: Cell, **options: Any) -> None:
         self.cell = cell
-        message = {"config": cell.config, "folder": str(cell.folder), **options}
+        message = {"config": cell.config, "folder": str(cell.folder), "address": cell.address, **options}
+        if cell.objects is not self._told:
+            message["objects"], self._told = pickled(cell.objects), cell.objects
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(message) + "\n")
         self._process.stdin.flush()
@@ -94,6 +112,7 @@ def run_cells(
 ) -> bool:
     """Runs every cell; outcomes are put into them. False when interrupted: what is done is kept."""
     waiting = [c for c in cells if c.outcome is None][::-1]
+    _check_objects(waiting)
     inbox: queue.Queue[tuple[_Process, dict[str, Any] | None]] = queue.Queue()
     workers: list[_Process] = []
     interrupted = False
@@ -131,8 +150,32 @@ def _messages(inbox: "queue.Queue[Any]") -> Iterator[tuple[_Process, dict[str, A
 
 def _start(waiting: list[Cell], inbox: "queue.Queue[Any]", again: bool) -> _Process:
     worker = _Process(inbox)
-    worker.give(waiting.pop(), again=again)
+    _give(worker, waiting.pop(), again)
     return worker
+
+
+def _give(worker: _Process, cell: Cell, again: bool) -> None:
+    """A finished run that cannot be known to be of the same objects is no run of this cell."""
+    worker.give(cell, again=again or cell.address is None)
+
+
+def _check_objects(cells: Sequence[Cell]) -> None:
+    """What cannot be sent is said before anything starts."""
+    every = {id(c.objects): c.objects for c in cells}.values()
+    tasks = {id(o.task): Objects(o.task) for o in every}.values()
+    for objects in (*tasks, *(replace(o, task=None) for o in every)):
+        pickled(objects)
+
+
+def pickled(objects: Objects) -> str:
+    """Objects for the pipe to a process of ours."""
+    import cloudpickle
+
+    try:
+        return base64.b64encode(cloudpickle.dumps(objects)).decode("ascii")
+    except Exception as e:
+        what = " or ".join(n for n, o in (("task", objects.task), ("solver", objects.kind)) if o is not None)
+        raise ConfigError(f"the {what} cannot be sent to another process: {e}") from None
 
 
 def _receive(
@@ -161,59 +204,4 @@ def _receive(
         return
     cell.outcome, cell.share, worker.cell = message, 1.0, None
     if waiting:
-        worker.give(waiting.pop(), again=again)
-
-
-# -- the worker process -----------------------------------------------------------------------------------------------
-
-
-def _worker(lines: IO[str], out: IO[str]) -> None:
-    from offbeat.lab.config import make
-    from offbeat.lab.runs.execute import execute
-    from offbeat.lab.runs.plan import build
-    from offbeat.lab.watch import Watch
-
-    jobs: queue.Queue[Mapping[str, Any] | None] = queue.Queue()
-    busy = threading.Event()
-
-    def listen() -> None:
-        for line in lines:
-            jobs.put(json.loads(line))
-        if busy.is_set():
-            os._exit(1)  # the parent is gone: nobody waits for this result
-        jobs.put(None)
-
-    def say(message: Mapping[str, Any]) -> None:
-        out.write(json.dumps(message) + "\n")
-        out.flush()
-
-    last = 0.0
-
-    def progress(watch: Watch) -> None:
-        nonlocal last
-        if time.monotonic() - last > 0.5:
-            last = time.monotonic()
-            say({"share": watch.share})
-
-    threading.Thread(target=listen, daemon=True).start()
-    while (job := jobs.get()) is not None:
-        busy.set()
-        try:
-            plan = build(make(job["config"]))
-            # One thread a cell: the cores are shared among the cells.
-            run = execute(plan, Path(job["folder"]), pool=0, again=job["again"], progress=progress)
-            say(run.summary)
-        except OffbeatError as e:
-            say({"status": "failed", "why": str(e)})
-        except KeyboardInterrupt:
-            say({"status": "interrupted", "why": "interrupted"})
-        except Exception as e:
-            say({"status": "failed", "why": f"{type(e).__name__}: {e}".splitlines()[0]})
-        busy.clear()
-
-
-if __name__ == "__main__":
-    try:
-        _worker(sys.stdin, sys.stdout)
-    except (KeyboardInterrupt, BrokenPipeError):
-        sys.exit(130)
+        _give(worker, waiting.pop(), again)

@@ -6,10 +6,10 @@ from typing import Any
 from offbeat.core.bits import usual_torch
 from offbeat.core.feed import Feed
 from offbeat.core.units import format_size
-from offbeat.lab.config import Config, make, to_toml
+from offbeat.lab.config import Config, to_toml
 from offbeat.lab.runs.conditions import cores
 from offbeat.lab.runs.plan import Plan, build
-from offbeat.lab.studies.sweep import Sweep
+from offbeat.lab.studies.study import Study
 
 _PROBES = 3
 _ROW_BYTES = 60  # of the trace on disk, compressed; measured on ASGD runs
@@ -68,17 +68,16 @@ def estimate(config: Config, pool: int | None = None) -> dict[str, Any]:
     }
 
 
-def estimate_sweep(sweep: Sweep, done: int, processes: int) -> dict[str, Any]:
-    """Cells and time of a sweep, from one gradient of each distinct task and batch."""
+def estimate_study(study: Study, done: int, processes: int) -> dict[str, Any]:
+    """Cells and time of a sweep or comparison, from one gradient of each distinct task and batch."""
     known: dict[str, float] = {}
     total = 0.0
     unknown_cells = 0
-    for cell in sweep.cells:
+    for cell in study.cells:
         if cell.outcome is not None:
             continue
-        config = make(cell.config)
-        plan = build(config)
-        key = f"{config.task.model_dump_json()}/{config.batch}"
+        plan = cell.plan()
+        key = f"{cell.config['task']}/{plan.batch}"
         if key not in known:
             known[key] = gradient_seconds(plan, plan.feed())
         count = expected_gradients(plan)
@@ -87,14 +86,14 @@ def estimate_sweep(sweep: Sweep, done: int, processes: int) -> dict[str, Any]:
         else:
             total += count * known[key]
     return {
-        "cells": len(sweep.cells),
+        "cells": len(study.cells),
         "done": done,
-        "to_run": len(sweep.cells) - done,
-        "keys": ", ".join(sweep.keys),
+        "to_run": len(study.cells) - done,
+        "keys": ", ".join(study.keys),
         "processes": processes,
         "wall_time": f"about {_seconds(total / processes)}"
         + (f" and {unknown_cells} unknown" if unknown_cells else ""),
-        "folder": str(sweep.folder),
+        "folder": str(study.folder),
     }
 
 

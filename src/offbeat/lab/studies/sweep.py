@@ -9,62 +9,137 @@ grid = { "solver.name" = ["sync", "asgd"], "optimizer.lr" = [0.01, 0.05] }
 # or: list = [ { "solver.name" = "sync" }, { "solver.name" = "asgd", "optimizer.lr" = 0.01 } ]
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
+from html import escape
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
-from offbeat.core.errors import ConfigError, StoreError, unknown
+from offbeat.core.errors import ConfigError, unknown
+from offbeat.core.task import Task
 from offbeat.core.units import shown
-from offbeat.lab.config import Config, combinations, make, put, read_toml
+from offbeat.lab.arguments import ClusterLike, SolverLike, Words, check_words, said
+from offbeat.lab.config import NONE, Config, Objects, combinations, make, merge, put
+from offbeat.lab.runs.address import address
 from offbeat.lab.runs.plan import build
 from offbeat.lab.runs.ready import try_out, try_target
-from offbeat.lab.studies.cells import Cell, run_cells
+from offbeat.lab.studies.cells import Cell
+from offbeat.lab.studies.study import Study, placed
 from offbeat.report.numbers import mean
 
 _SWEEP_KEYS = ("grid", "list", "seeds")
-FINISHED = ("done", "diverged")
 MOST = 100_000
 """Cells of a sweep; each is a folder."""
 
 
 @dataclass(frozen=True)
-class Sweep:
-    """All cells of a sweep, each with its own complete configuration."""
+class Sweep(Study):
+    """All runs of a sweep; `table` has them, `best()` the best of them."""
 
-    cells: Sequence[Cell]
-    keys: Sequence[str]
-    folder: Path
+    def best(self, most: int = 3) -> list[dict[str, Any]]:
+        """The best points by the mean of their score over the seeds, best first."""
+        return self.ranking(most)[1]
+
+    def ranking(self, most: int = 3) -> tuple[str, list[dict[str, Any]]]:
+        """The score that all finished cells have, and the best points by its mean over the seeds, best first.
+
+        A point with a cell that did not end well is not among them.
+        """
+        points: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+        for row in self.rows():
+            points.setdefault(tuple(str(row[k]) for k in self.keys), []).append(row)
+        good = [mine for mine in points.values() if all(row["status"] == "done" for row in mine)]
+        for score, sign in (("accuracy", -1.0), ("loss", 1.0)):
+            means = [mean([row.get(score) for row in mine]) for mine in good]
+            found = [(m, mine[0]) for m, mine in zip(means, good, strict=True) if m is not None]
+            if found and len(found) == len(good):
+                found.sort(key=lambda pair: sign * pair[0])
+                return score, [{**{k: row[k] for k in self.keys}, score: m} for m, row in found[:most]]
+        return "", []
+
+    def __repr__(self) -> str:
+        statuses = [row["status"] for row in self.rows()]
+        counts = ", ".join(f"{statuses.count(s)} {s}" for s in dict.fromkeys(statuses))
+        return f"{len(statuses)} cell{'s' if len(statuses) > 1 else ''}: {counts}"
+
+    def _repr_html_(self) -> str:
+        from offbeat.report.notebook import html_table
+
+        score, best = self.ranking()
+        said = f"<p>{escape(str(self))}, in {escape(str(self.folder))}; the best by {score}:</p>"
+        return said + html_table([*self.keys, score], [list(row.values()) for row in best]) if best else said
 
 
-def read_sweep(path: Path, out: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Sweep:
-    """The cells of a sweep file. Every configuration is checked before anything runs."""
-    values = read_toml(path)
-    section = values.pop("sweep", None)
-    if not isinstance(section, dict):
-        raise ConfigError(f"{path} has no [sweep] section with a grid or a list")
+def sweep(
+    task: str | Path | Task,
+    grid: Mapping[str, Sequence[Any]] | None = None,
+    solver: SolverLike | None = None,
+    cluster: ClusterLike = None,
+    *,
+    points: Sequence[Mapping[str, Any]] | None = None,
+    seeds: int | Sequence[int] | None = None,
+    out: str | Path | None = None,
+    processes: int | None = None,
+    again: bool = False,
+    progress: bool | None = None,
+    settings: Mapping[str, Any] | None = None,
+    **words: Unpack[Words],
+) -> Sweep:
+    """A grid over any keys, times seeds; `offbeat sweep` of a file is the same. What is done is not run again.
+
+    Args:
+        task: as in `offbeat.train`, or a file with a [sweep] section (docs/runs.md).
+        grid: lists of values by key: `{"optimizer.lr": [0.01, 0.05], "solver.name": ["sync", "asgd"]}`.
+        solver: as in `offbeat.train`.
+        cluster: as in `offbeat.train`.
+        points: instead of a grid, the points one by one: `[{"optimizer.lr": 0.01, "data.batch": 8}, ...]`.
+        seeds: so many seeds each, or which; 1 unless given.
+        out: the folder of the sweep.
+        processes: runs side by side, all cores unless given.
+        again: run anew what is finished.
+        progress: whether progress is shown; in a notebook and on a terminal unless given.
+        settings: any keys, as in `offbeat.train`, for all runs.
+        words: all others are those of `offbeat.train`: `budget`, `batch`, `lr`, `engine`, ...
+    """
+    check_words("sweep", words, ("grid", "points", "seeds", "out", "processes", "again", "progress", "settings"))
+    values, objects = said(task, cluster, words, settings, solver)
+    if grid is not None or points is not None:
+        values.setdefault("sweep", {}).pop("grid", None)
+        values["sweep"].pop("list", None)
+    merge(values, {"sweep": {k: _listed(v) for k, v in (("grid", grid), ("list", points), ("seeds", seeds)) if v}})
+    made = plan_sweep(values, out, task if isinstance(task, str | Path) else "the sweep", objects)
+    made.run_in_python("sweep", processes, again, progress)
+    return made
+
+
+def plan_sweep(values: Mapping[str, Any], out: str | Path | None, what: str | Path, objects: Objects = NONE) -> Sweep:
+    """Every point of the section [sweep], with every seed, over the rest of the values. All is checked before it runs.
+
+    `what` is the file that they are from, whose name the folder then has, or whatever else errors should name.
+    """
+    base = dict(values)
+    section = base.pop("sweep", None)
+    if not isinstance(section, dict) or not section:
+        raise ConfigError(f"{what} has no [sweep] section with a grid or a list")
     for key in section:
         if key not in _SWEEP_KEYS:
             raise unknown("key", f"sweep.{key}", [f"sweep.{k}" for k in _SWEEP_KEYS])
-    for key, value in (overrides or {}).items():
-        put(values, key, value)
-    return make_sweep(values, _cells(section, path), _seeds(section.get("seeds", 1)), out or Path("sweeps") / path.stem)
-
-
-def make_sweep(
-    base: Mapping[str, Any], points: Sequence[Mapping[str, Any]], seeds: Sequence[int], folder: Path
-) -> Sweep:
-    """Every point, with every seed, over the base configuration."""
+    if out is None and Path(what).suffix == ".toml":
+        out = Path("sweeps") / Path(what).stem
+    points, seeds = _cells(section, what), _seeds(section.get("seeds", 1))
     check_count(len(points) * len(seeds))
     cells: dict[str, Cell] = {}
     for point in points:
         for number, seed in enumerate(seeds):
-            config = _configured(base, {**point, "seed": seed}, tried=number == 0)
+            keys = {**point, "seed": seed}
+            config = _configured(base, keys, objects, tried=number == 0)
             # Two points that come to the same run are one cell.
-            cells.setdefault(config.hash, Cell(config.plain(), folder / "cells" / config.hash, {**point, "seed": seed}))
-    keys = list(dict.fromkeys(key for point in points for key in point))
-    return Sweep(list(cells.values()), keys, folder)
+            cell = Cell(config.plain(), Path("cells") / config.hash, keys, address(config, objects), objects)
+            cells.setdefault(config.hash, cell)
+    every = list(cells.values())
+    return Sweep(every, list(dict.fromkeys(k for point in points for k in point)), placed(every, out, "sweeps"))
 
 
 def check_count(cells: int) -> None:
@@ -73,10 +148,8 @@ def check_count(cells: int) -> None:
         raise ConfigError(f"a sweep or comparison has at most {MOST:,} cells, got {cells:,}")
 
 
-def _configured(base: Mapping[str, Any], point: Mapping[str, Any], *, tried: bool) -> Config:
+def _configured(base: Mapping[str, Any], point: Mapping[str, Any], objects: Objects, *, tried: bool) -> Config:
     """The configuration of a cell; one of each point is tried out, since a seed changes nothing about that."""
-    from copy import deepcopy
-
     values = deepcopy(dict(base))
     for name in ("task", "solver", "optimizer"):
         if isinstance(values.get(name), str):
@@ -84,9 +157,9 @@ def _configured(base: Mapping[str, Any], point: Mapping[str, Any], *, tried: boo
     for key, value in point.items():
         put(values, key, value)
     try:
-        config = make(values)
+        config = make(values, objects)
         if tried:
-            plan = build(config)
+            plan = build(config, objects)
             try_out(plan)
             try_target(plan)
         return config
@@ -99,17 +172,26 @@ def _short(value: Any) -> str:
     return shown(value) if not isinstance(value, str) or len(value) > 100 else value
 
 
-def _cells(section: Mapping[str, Any], path: Path) -> list[dict[str, Any]]:
+def _listed(value: Any) -> Any:
+    """What Python gave, as a file would have it: lists and dicts."""
+    if isinstance(value, Mapping):
+        return {k: list(v) if isinstance(v, Sequence) and not isinstance(v, str) else v for k, v in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [dict(v) if isinstance(v, Mapping) else v for v in value]
+    return value
+
+
+def _cells(section: Mapping[str, Any], what: str | Path) -> list[dict[str, Any]]:
     grid, points = section.get("grid"), section.get("list")
     if (grid is None) == (points is None):
-        raise ConfigError(f"{path}: [sweep] needs a grid or a list, and not both")
+        raise ConfigError(f"{what}: [sweep] needs a grid or a list, and not both")
     if grid is not None:
         if not isinstance(grid, dict) or not all(isinstance(v, list) and v for v in grid.values()):
-            raise ConfigError(f"{path}: sweep.grid must give a list of values for each key, got {grid!r}")
+            raise ConfigError(f"{what}: sweep.grid must give a list of values for each key, got {grid!r}")
         check_count(prod(map(len, grid.values())))
         return combinations(grid)
     if not isinstance(points, list) or not points or not all(isinstance(p, dict) for p in points):
-        raise ConfigError(f"{path}: sweep.list must be a list of tables of keys, got {points!r}")
+        raise ConfigError(f"{what}: sweep.list must be a list of tables of keys, got {points!r}")
     return points
 
 
@@ -120,82 +202,3 @@ def _seeds(value: Any) -> Sequence[int]:
     if isinstance(value, list) and value and all(isinstance(s, int) and not isinstance(s, bool) for s in value):
         return value
     raise ConfigError(f"sweep.seeds must be a number of seeds or a list of them, got {shown(value)}")
-
-
-def make_folder(sweep: Sweep) -> None:
-    """Before anything is computed: a folder that cannot be written is bad input, not a failure of every cell."""
-    try:
-        sweep.folder.mkdir(parents=True, exist_ok=True)
-    except OSError as e:
-        raise StoreError(f"cannot write to {sweep.folder}: {e.strerror}") from None
-
-
-def collect_done(sweep: Sweep) -> int:
-    """Takes the outcomes of cells that are finished already; how many there were."""
-    from offbeat.lab.runs.address import address
-    from offbeat.lab.runs.folder import Folder
-
-    done = 0
-    for cell in sweep.cells:
-        folder = Folder(cell.folder)
-        if not folder.exists():
-            continue
-        try:
-            info = folder.read()
-        except StoreError:
-            continue  # damaged: it is run again
-        # A run of another configuration is no outcome of this cell; running the cell will say so.
-        if info.status in FINISHED and info.key == address(make(cell.config)):
-            cell.outcome, cell.share = {**info.outcome, "run": str(cell.folder)}, 1.0
-            done += 1
-    return done
-
-
-def run_sweep(sweep: Sweep, processes: int, *, on_change: Callable[[], None] = lambda: None) -> bool:
-    """Runs what is not done and writes results.parquet; False when interrupted."""
-    finished = run_cells(sweep.cells, processes, on_change=on_change)
-    write_results(sweep)
-    return finished
-
-
-def rows(sweep: Sweep) -> list[dict[str, Any]]:
-    """One row a cell: its keys, its seed, its outcome. Failed cells are rows too."""
-    out = []
-    for cell in sweep.cells:
-        outcome = cell.outcome or {"status": "not run"}
-        flat = {k: v for k, v in outcome.items() if not isinstance(v, list | dict)}
-        out.append({**{k: cell.keys.get(k) for k in [*sweep.keys, "seed"]}, **flat, "folder": str(cell.folder)})
-    return out
-
-
-def best_rows(sweep: Sweep, most: int = 3) -> tuple[str, list[dict[str, Any]]]:
-    """The score that all finished cells have, and the best points by its mean over the seeds, best first.
-
-    A point with a cell that did not end well is not among them.
-    """
-    points: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for row in rows(sweep):
-        points.setdefault(tuple(str(row[k]) for k in sweep.keys), []).append(row)
-    good = [mine for mine in points.values() if all(row["status"] == "done" for row in mine)]
-    for score, sign in (("accuracy", -1.0), ("loss", 1.0)):
-        means = [mean([row.get(score) for row in mine]) for mine in good]
-        found = [(m, mine[0]) for m, mine in zip(means, good, strict=True) if m is not None]
-        if found and len(found) == len(good):
-            found.sort(key=lambda pair: sign * pair[0])
-            return score, [{**{k: row[k] for k in sweep.keys}, score: m} for m, row in found[:most]]
-    return "", []
-
-
-def write_results(sweep: Sweep) -> None:
-    from offbeat.lab.runs.folder import Folder, metrics_table
-
-    table = rows(sweep)
-    for key in sweep.keys:  # a key with values of several kinds becomes text
-        if len({type(row[key]) for row in table if row[key] is not None}) > 1:
-            for row in table:
-                row[key] = None if row[key] is None else str(row[key])
-    try:
-        sweep.folder.mkdir(parents=True, exist_ok=True)
-    except OSError as e:
-        raise StoreError(f"cannot write to {sweep.folder}: {e.strerror}") from None
-    Folder(sweep.folder).write_table("results.parquet", metrics_table(table))

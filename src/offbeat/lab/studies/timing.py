@@ -79,14 +79,16 @@ def simulate(
     return Timed(_summary(plan, name, used, facts, trace, per_worker, wall), trace, per_worker)
 
 
-def rule_of(name: str, options: dict[str, Any]) -> Solver:
-    """A solver by name, for its timing alone."""
+def rule_of(given: str | type[Solver], options: dict[str, Any]) -> Solver:
+    """A solver by name or of a class, for its timing alone."""
+    kind = solvers.whole_class(given, given.__name__) if isinstance(given, type) else None
+    name = given if isinstance(given, str) else given.__name__
     try:
-        made: Solver = solvers.build(name, NoOptimizer, options)
+        made: Solver = solvers.build(name, NoOptimizer, options, kind)
     except ConfigError:  # a few look at their optimizer; if this is not why, the same complaint comes again
         from torch.optim import SGD
 
-        made = solvers.build(name, partial(SGD, lr=1.0), options)
+        made = solvers.build(name, partial(SGD, lr=1.0), options, kind)
     return made
 
 

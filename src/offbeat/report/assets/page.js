@@ -56,7 +56,7 @@
     if (log && layout.yaxis) { layout.yaxis.type = "log"; delete layout.yaxis.range; }
     layout.paper_bgcolor = layout.plot_bgcolor = "rgba(0,0,0,0)";
     layout.font = { family: getComputedStyle(document.body).fontFamily, color: ink, size: 12 };
-    layout.margin = Object.assign({ l: 56, r: 14, t: layout.showlegend ? 34 : 14, b: 46 }, layout.margin || {});
+    layout.margin = Object.assign({ l: 56, r: 24, t: layout.showlegend ? 34 : 14, b: 46 }, layout.margin || {});
     if (narrow) layout.margin.l = layout.scene ? 4 : 44;
     layout.legend = { orientation: "h", x: 0, xanchor: "left", y: 1.01, yanchor: "bottom", font: { size: 11.5, color: ink },
                       bgcolor: "rgba(0,0,0,0)", itemsizing: "constant", traceorder: "normal" };

@@ -5,7 +5,7 @@ light or dark, and the printed figure into the light one.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from math import lcm
 from typing import Any, Literal
@@ -68,12 +68,24 @@ def solver_colour(name: str) -> str:
     return f"@c{int.from_bytes(number, 'little') % len(OKABE_ITO)}"
 
 
-def variants(solver: str, count: int, *, alone: bool) -> list[tuple[str, str]]:
+def solver_colours(names: Iterable[str]) -> dict[str, str]:
+    """The tokens of several solvers in one picture: where two would have one colour, the later takes a free one."""
+    found: dict[str, str] = {}
+    free = [f"@c{i}" for i in range(len(OKABE_ITO))]
+    for name in sorted(dict.fromkeys(names), key=lambda n: n not in SOLVER_COLOURS):  # those with their own first
+        taken = {colour(token) for token in found.values()}
+        others = (token for token in free if colour(token) not in taken)
+        own = solver_colour(name)
+        found[name] = own if colour(own) not in taken else next(others, own)
+    return found
+
+
+def variants(solver: str, count: int, *, alone: bool, own: str | None = None) -> list[tuple[str, str]]:
     """A colour and a dash for each of so many groups of one solver; the first colour is the solver's own.
 
     The solver alone in a picture takes other hues as well; among other solvers it stays in its own, darker and lighter.
     """
-    own = solver_colour(solver)
+    own = own or solver_colour(solver)
     if alone:
         others = (f"@c{i}" for i in range(len(OKABE_ITO)))
         colours = [own, *(c for c in others if colour(c) != colour(own))]

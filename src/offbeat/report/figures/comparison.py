@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -11,8 +13,8 @@ import numpy as np
 from offbeat.core.budget import Target
 from offbeat.core.errors import ConfigError
 from offbeat.folders.run_files import RunFiles
-from offbeat.report.draw.as_matplotlib import plain
-from offbeat.report.draw.style import MATPLOTLIB, colour, solver_colour
+from offbeat.report.draw.as_matplotlib import FORMATS, plain
+from offbeat.report.draw.style import MATPLOTLIB, colour, solver_colours
 from offbeat.report.figures.curves import curve, extent, together
 from offbeat.report.numbers import known, metric_name
 from offbeat.report.targets import time_to
@@ -20,16 +22,36 @@ from offbeat.report.targets import time_to
 Runs = Mapping[str, Sequence[RunFiles]]
 _LETTERS = 180
 """As many as fit into a line of the picture."""
+_DPI = 130  # a README loads it
 
 
-def draw(runs: Runs, out: Path, *, said: str = "", target: Target | None = None) -> Path:
-    """Writes `out` (.png, .svg or .pdf) from each solver's runs; `said` is what was found, in a sentence."""
-    try:
-        import matplotlib as mpl
+@dataclass(frozen=True)
+class Picture:
+    """A picture that shows itself in a notebook; `save` writes it as .png, .svg or .pdf."""
+
+    figure: Any
+    """A figure of matplotlib's."""
+
+    def save(self, path: str | Path) -> Path:
+        if Path(path).suffix.lstrip(".") not in FORMATS:
+            raise ConfigError(f"a picture must be {', '.join(f'.{f}' for f in FORMATS)}, got {str(path)!r}")
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        with _matplotlib().rc_context(MATPLOTLIB):
+            self.figure.savefig(path, dpi=_DPI)
+        return Path(path)
+
+    def _repr_png_(self) -> bytes:
+        out = BytesIO()
+        with _matplotlib().rc_context(MATPLOTLIB):
+            self.figure.savefig(out, dpi=_DPI, format="png")
+        return out.getvalue()
+
+
+def draw(runs: Runs, *, said: str = "", target: Target | None = None) -> Picture:
+    """The picture of each solver's runs; `said` is what was found, in a sentence."""
+    with _matplotlib().rc_context(MATPLOTLIB):
         from matplotlib.figure import Figure
-    except ImportError:
-        raise ConfigError("pictures need matplotlib: pip install 'offbeat[figures]'") from None
-    with mpl.rc_context(MATPLOTLIB):
+
         unbroken = re.sub(r"\[.*?\]", lambda found: found[0].replace(" ", "\N{NO-BREAK SPACE}"), plain(said))
         lines = fill(unbroken, _LETTERS)
         height = 0.34 + 0.17 * (lines.count("\n") + 1 if lines else 0)
@@ -49,11 +71,17 @@ def draw(runs: Runs, out: Path, *, said: str = "", target: Target | None = None)
         by_epoch.set(title="... and per sample", xlabel="epochs over all workers" if along == "epoch" else "updates")
         if target is not None and target.metric == metric:
             _target(by_time, by_epoch, runs, target)
-        by_time.legend(loc="lower right" if metric == "accuracy" else "upper right")
+        by_time.legend(loc="best")
         _time_shares(shares, runs)
-        out.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(out, dpi=130)  # a README loads it
-    return out
+    return Picture(figure)
+
+
+def _matplotlib() -> Any:
+    try:
+        import matplotlib as mpl
+    except ImportError:
+        raise ConfigError("pictures need matplotlib: pip install 'offbeat[figures]'") from None
+    return mpl
 
 
 def _clock(runs: Runs) -> str:
@@ -93,11 +121,12 @@ def _arrivals(axes: Any, runs: Runs, target: Target) -> None:
     means = {name: float(np.mean(known(found))) for name, found in times.items() if all(found)}
     wide = 0.025 * axes.get_xlim()[1]
     taken: list[tuple[float, int]] = []
+    hues = solver_colours(runs)
     for name, at in sorted(means.items(), key=lambda pair: pair[1]):
         row = next(r for r in range(len(means)) if not any(r == other and at - x < wide for x, other in taken))
         taken.append((at, row))
         above = offset_copy(axes.transData, fig=axes.figure.figure, y=7 * row, units="points")
-        axes.plot([at], [target.value], color=colour(solver_colour(name)), transform=above, **dot)
+        axes.plot([at], [target.value], color=colour(hues[name]), transform=above, **dot)
 
 
 def _has(runs: Runs, name: str) -> bool:
@@ -107,9 +136,10 @@ def _has(runs: Runs, name: str) -> bool:
 
 def _curves(axes: Any, runs: Runs, x: str, y: str) -> None:
     """One line a solver, the mean over seeds; the band spans the seeds."""
+    hues = solver_colours(runs)
     for name, mine in runs.items():
         grid, values = together([found for found in (curve(run, x, y) for run in mine) if len(found[0])])
-        hue = colour(solver_colour(name))
+        hue = colour(hues[name])
         axes.plot(grid, values.mean(0), color=hue, label=plain(name), linewidth=1.8)
         if len(values) > 1:
             axes.fill_between(grid, values.min(0), values.max(0), color=hue, alpha=0.13, linewidth=0)

@@ -90,6 +90,8 @@ def figure(
 
 def extent(runs: Sequence[Sequence[RunFiles]], metric: str) -> tuple[float, float] | None:
     """What a figure shows where some runs diverged: the others' range. None where all fit into one picture."""
+    if not any(word in metric for word in ("loss", "norm", "gap")):
+        return None  # staleness and accuracy do not grow without bounds
     values = [(r.status == "diverged", r.metric(metric)) for mine in runs for r in mine]
     values = [(diverged, v[np.isfinite(v)]) for diverged, v in values if np.isfinite(v).any()]
     others = [v for diverged, v in values if not diverged]

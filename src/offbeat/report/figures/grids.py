@@ -11,7 +11,7 @@ from offbeat.core.errors import ConfigError, StoreError, unknown
 from offbeat.folders.parquet import read_results
 from offbeat.folders.run_files import RunFiles
 from offbeat.report.draw.figure import Axis, Chart, Figure, Heat, Line, Mark, Points
-from offbeat.report.draw.style import DASHES, OKABE_ITO, solver_colour
+from offbeat.report.draw.style import DASHES, OKABE_ITO, solver_colours
 from offbeat.report.numbers import known, mean, number
 from offbeat.report.read import tidy
 
@@ -181,6 +181,7 @@ def lines(grid: Grid, x: str, metric: str, by: str | None = None) -> Chart:
     marks: list[Mark] = []
     series = [None] if by is None else grid.values(by)
     numeric = all(isinstance(v, int | float) for v in grid.values(x))
+    hues = solver_colours(map(str, series))
     for n, value in enumerate(series):
         everyone = [r for r in grid.rows if by is None or r.get(by) == value]
         mine = [r for r in everyone if _trouble(r) in (None, "stalled")]
@@ -188,7 +189,7 @@ def lines(grid: Grid, x: str, metric: str, by: str | None = None) -> Chart:
         if not there:
             continue
         found = [known([r.get(metric) for r in mine if r.get(x) == v]) for v in there]
-        colour = solver_colour(str(value)) if by in ("solver", "solver.name") else f"@c{n % len(OKABE_ITO)}"
+        colour = hues[str(value)] if by in ("solver", "solver.name") else f"@c{n % len(OKABE_ITO)}"
         name = "" if by is None else f"{by} = {_tick(value)}" if isinstance(value, int | float) else str(value)
         at = there if numeric else [_tick(v) for v in there]
         low, high = [min(f) for f in found], [max(f) for f in found]

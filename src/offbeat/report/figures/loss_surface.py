@@ -12,7 +12,7 @@ from offbeat.folders.parquet import read_numbers
 from offbeat.folders.plain_values import read_json
 from offbeat.folders.side_notes import Landscape as About
 from offbeat.report.draw.figure import Axis, Chart, Figure, Heat, Line, Mark, Path3, Points, Surface
-from offbeat.report.draw.style import DASHES, solver_colour
+from offbeat.report.draw.style import DASHES, solver_colours
 from offbeat.report.pages.page import Page, Section
 
 
@@ -63,13 +63,14 @@ def read(folder: Path) -> Landscape:
     columns = {n: np.asarray(paths[n], float) for n in ("a", "b", "loss_on_plane", "loss")}
     walks: list[Walk] = []
     seen: dict[str, int] = {}
+    hues = solver_colours(about.solvers)
     for i, (solver, seed) in enumerate(zip(about.solvers, about.seeds, strict=True)):
         mine = owner == i
         seen[solver] = seen.get(solver, -1) + 1
         several = len(set(about.seeds)) > 1 or about.solvers.count(solver) > 1
         name = f"{solver}, seed {seed}" if several else solver
         values = [columns[n][mine] for n in ("a", "b", "loss_on_plane", "loss")]
-        walks.append(Walk(name, solver_colour(solver), DASHES[seen[solver] % len(DASHES)], *values))
+        walks.append(Walk(name, hues[solver], DASHES[seen[solver] % len(DASHES)], *values))
     return Landscape(about, a[0], b[:, 0], loss, walks)
 
 

@@ -6,6 +6,7 @@ from math import erf, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from offbeat.core.units import counted
 from offbeat.report.draw.figure import Axis, Chart, Figure, Line, Mark, Points, Rule
 from offbeat.report.draw.style import OKABE_ITO
 from offbeat.report.figures.delay_histogram import Delays, histogram
@@ -60,7 +61,7 @@ def figure(by_workers: Mapping[int, NDArray[np.int64]]) -> Figure:
     for n, (workers, taus) in enumerate(by_workers.items()):
         colour = f"@c{n % len(OKABE_ITO)}"
         values, counts = np.unique(taus, return_counts=True)
-        marks.append(Points(values, counts / len(taus), f"{workers} workers", colour, 5))
+        marks.append(Points(values, counts / len(taus), counted(workers, "worker"), colour, 5))
         if taus.std() > 0:
             x = np.linspace(max(0, taus.mean() - 4 * taus.std()), taus.mean() + 4 * taus.std(), 120)
             marks.append(Line(x, normal_share(x, taus.mean(), taus.std(), 1), "", colour, width=1.6, legend=False))

@@ -17,6 +17,10 @@ FLAT = "plotly-cartesian-4.1.1.min.js"
 """plotly.js-cartesian-dist-min as published (MIT; its licence lies beside it): bars, lines, heat maps, contours."""
 
 
+_CARRIED: set[str] = set()
+"""Which libraries a page of this process has brought to the notebook."""
+
+
 @dataclass(frozen=True)
 class Tile:
     """A number worth a look of its own."""
@@ -68,12 +72,18 @@ class Page:
         return path
 
     def html(self) -> str:
-        return "".join(self._parts())
+        sources = (_plotly(spatial=self._spatial), _asset("page.js"))
+        return "".join(self._parts("".join(f"<script>{source}</script>" for source in sources)))
 
     def _repr_html_(self) -> str:
-        return f'<iframe srcdoc="{escape(self.html())}" style="width:100%;height:720px;border:0"></iframe>'
+        """In a notebook the library that draws comes with the first page, and the others take it from there."""
+        kind = "spatial" if self._spatial else "flat"
+        library = "" if kind in _CARRIED else _plotly(spatial=self._spatial)
+        _CARRIED.add(kind)
+        page = "".join(self._parts(_in_a_frame(kind, library)))
+        return f'<iframe srcdoc="{escape(page)}" style="width:100%;height:720px;border:0"></iframe>'
 
-    def _parts(self) -> Iterator[str]:
+    def _parts(self, scripts: str) -> Iterator[str]:
         links = "".join(f'<a href="#s{i}">{escape(s.title)}</a>' for i, s in enumerate(self.sections) if s.title)
         yield "<!doctype html>\n"
         yield '<html lang="en"><head><meta charset="utf-8">'
@@ -92,9 +102,8 @@ class Page:
         for i, section in enumerate(self.sections):
             yield from self._section(i, section)
         yield f"<footer>{escape(self.foot)}</footer></main>"
-        yield f"<script>{_plotly(spatial=self._spatial)}</script>"
         yield f'<script type="application/json" id="figures">{self._data()}</script>'
-        yield f"<script>{_asset('page.js')}</script></body></html>\n"
+        yield f"{scripts}</body></html>\n"
 
     def _section(self, i: int, section: Section) -> Iterator[str]:
         yield f'<section id="s{i}">'
@@ -144,6 +153,13 @@ class Page:
         text = json.dumps({"charts": charts, "tables": tables, "palettes": palettes}, separators=(",", ":"))
         # Inside <script> nothing may look like markup.
         return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _in_a_frame(kind: str, library: str) -> str:
+    """Scripts of a page in a notebook's frame: it brings the library to the notebook, or waits for it there."""
+    bring = f'<script type="text/plain" id="library">{library}</script>' if library else ""
+    code = f'<script type="text/plain" id="code">{_asset("page.js")}</script>'
+    return f'{bring}{code}<script data-kind="{kind}">{_asset("frame.js")}</script>'
 
 
 def _tile(tile: Tile) -> str:
