@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo cluster-demo test slow stress lint bench clean
+.PHONY: demo cluster-demo test slow stress storm lint bench clean
 
 demo: $(STAMP)
 	$(BIN)/offbeat demo --out demo
@@ -21,6 +21,11 @@ slow: $(STAMP)
 # Every test of real processes 20 times, in random adversity, beside two busy loops. Takes hours.
 stress: $(STAMP)
 	$(BIN)/python tests/stress/storm.py --seeds 20
+
+# The attacks of `make slow` on folders, configurations and processes, many times as long.
+storm: $(STAMP)
+	OFFBEAT_STORM=5 OFFBEAT_FUZZ=100000 $(BIN)/pytest -m slow -n 2 --timeout 7200 \
+	  tests/test_hostile.py tests/test_half_done.py tests/test_fuzz.py tests/test_kill_storm.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

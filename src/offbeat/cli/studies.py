@@ -32,6 +32,7 @@ from offbeat.cli.options import (
 )
 from offbeat.cli.output import EXIT, json_safe, print_estimate
 from offbeat.core.errors import ConfigError, OffbeatError
+from offbeat.core.interruption import exit_code
 
 if TYPE_CHECKING:
     from offbeat.lab.studies.comparing import Comparison
