@@ -30,7 +30,8 @@ QUOTA = 24
 """Gradients of each worker, of one sample each."""
 
 ENGINES = {"on processes": Local, "on threads": Debug, "on ray": OnRay}
-PLACES = ["on processes", "on threads", pytest.param("on ray", marks=pytest.mark.slow)]
+ON_ONE_MACHINE = ["on processes", "on threads"]
+PLACES = [*ON_ONE_MACHINE, pytest.param("on ray", marks=pytest.mark.slow)]
 CREW = 6
 """Workers of the largest case."""
 

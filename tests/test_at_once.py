@@ -28,7 +28,7 @@ from offbeat.lab.contract.recorder import Bowl
 from offbeat.optim.steppers import optimizer_factory
 from offbeat.solvers.asgd import ASGD
 from processes import until
-from real import PLACES, build, rows_of, run, simulated, to_its_end
+from real import ON_ONE_MACHINE, build, rows_of, run, simulated, to_its_end
 from resumption import Strikes, check_books, drawn_by
 
 pytestmark = pytest.mark.processes
@@ -104,7 +104,7 @@ def test_rows_announced_before_a_call_survive_the_server(monkeypatch):
 # -- quota ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", ON_ONE_MACHINE)
 def test_a_quota_counts_all_lives_also_after_a_lost_server(starter):
     """30 of 48 updates: worker 1 has been back for a while when the server goes."""
     faults = (Fault("kill", 3, worker=1), Fault("kill", 30))
@@ -146,7 +146,7 @@ class SavesOnce(Stop):
         return super().mark()
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", ON_ONE_MACHINE)
 def test_a_call_that_was_put_off_keeps_its_work_clock_over_a_resume(starter):
     saves = SavesOnce(9, ends=True)
     first = build(starter, scheduled("downpour", push="delta"), **bowl(3, quota=24, delay="10ms"))
@@ -161,7 +161,7 @@ def test_a_call_that_was_put_off_keeps_its_work_clock_over_a_resume(starter):
     assert torch.equal(engine.x, replayed(engine, scheduled("downpour", push="delta"), 3, [*journal, *engine.journal]))
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", ON_ONE_MACHINE)
 def test_a_call_that_was_put_off_keeps_its_work_clock_over_a_lost_server(starter):
     saves = SavesOnce(9, ends=False)
     setting = bowl(3, quota=24, delay="10ms", faults=(Fault("kill", 40),))
@@ -173,7 +173,7 @@ def test_a_call_that_was_put_off_keeps_its_work_clock_over_a_lost_server(starter
 # -- replies ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", ON_ONE_MACHINE)
 def test_the_answer_to_a_call_from_before_is_counted_on_both_sides(starter):
     """Both workers of a barrier were answered as often, since the server is new."""
     engine = run(starter, solver("sync", lr=0.05), **bowl(2, quota=24, faults=(Fault("kill", 0),)), updates=inf)
@@ -197,7 +197,7 @@ class SavesWhen(Stop):
         return self.saved is not None
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", ON_ONE_MACHINE)
 def test_a_checkpoint_after_a_loss_does_not_wait_for_one_who_waits(starter):
     """Worker 0 waits for worker 1, which is slow; worker 2 is lost meanwhile; then a checkpoint is wanted."""
     saves = SavesWhen(lambda engine: 2 not in engine.presence.there)
@@ -234,7 +234,7 @@ def test_letters_that_died_with_the_server_block_no_mailbox(launcher):
 # -- fall back --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", ON_ONE_MACHINE)
 def test_every_batch_has_its_row_also_where_updates_are_lost(starter):
     case = Case("allreduce", workers=3)
     engine = to_its_end(build(starter, case.make(), **bowl(3, quota=24)), Strikes(10))
@@ -242,7 +242,7 @@ def test_every_batch_has_its_row_also_where_updates_are_lost(starter):
     check_books(case, rows_of(engine), drawn_by(engine))
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", ON_ONE_MACHINE)
 def test_time_is_that_of_the_rows_also_where_updates_are_lost(starter):
     class Looks(Strikes):
         apart = None
@@ -267,7 +267,7 @@ def test_time_is_that_of_the_rows_also_where_updates_are_lost(starter):
 # -- statistics after a resume ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", ON_ONE_MACHINE)
 def test_statistics_of_workers_that_have_not_computed_yet_survive_a_resume(starter):
     """The first evaluation after a resume, when only worker 0 has computed again."""
     task = mlp_task(norm=True)
@@ -362,7 +362,7 @@ def of(worker):
 
 
 @pytest.mark.parametrize("deed", [Dozes.save, Dozes.lose], ids=["saved", "server lost"])
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", ON_ONE_MACHINE)
 def test_who_was_to_be_lost_stays_lost(starter, deed):
     def more(engine):
         """Much has happened since, and it was gone all the time, or goes when it is found out that it is to."""
@@ -374,14 +374,14 @@ def test_who_was_to_be_lost_stays_lost(starter, deed):
 
 
 @pytest.mark.parametrize("deed", [Dozes.save, Dozes.lose], ids=["saved", "server lost"])
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", ON_ONE_MACHINE)
 def test_who_was_to_join_joins(starter, deed):
     setting = lambda ms: bowl(3, events=[f"join 2 at {ms}ms"], delay="20ms")  # noqa: E731
     engine = dozing(starter, lambda: solver("asgd", lr=0.05), deed, setting, is_past, of(2))
     assert of(2)(engine)
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", ON_ONE_MACHINE)
 def test_who_has_done_its_part_does_not_join_again(starter):
     """All-to-all takes nobody in; worker 0 has computed its quota while the control looked away."""
 
@@ -429,7 +429,7 @@ class Breaks(Bowl):
         raise ValueError("broken")
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", ON_ONE_MACHINE)
 def test_an_error_during_a_checkpoint_is_said_at_once(starter):
     setting = {**bowl(2, patience_seconds=20.0), "task": Breaks()}
     saves = SavesWhen(lambda engine: True)
@@ -456,7 +456,7 @@ class Picky(ASGD):
         w.view = yield Call(g)
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", ON_ONE_MACHINE)
 def test_what_a_worker_refused_before_the_server_was_lost_is_counted_once(starter):
     """The server is lost while worker 0 is on its way to its next call, having refused two gradients."""
 
@@ -478,7 +478,7 @@ def test_what_a_worker_refused_before_the_server_was_lost_is_counted_once(starte
 # -- gradients that a worker keeps ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", ON_ONE_MACHINE)
 def test_gradients_kept_over_a_resume_have_their_rows(starter):
     """Ends before they are pushed."""
     rule = lambda: solver("fedbuff", steps=4, K=1, lr=0.05)  # noqa: E731
@@ -584,7 +584,7 @@ class Unsavable(ASGD):
         raise ValueError("this state cannot be saved")
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", ON_ONE_MACHINE)
 def test_an_error_of_the_server_while_it_is_asked_is_said(starter):
     """It is no lost server: another one will fail as well."""
     saves = SavesOnce(5, ends=False)

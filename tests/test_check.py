@@ -317,7 +317,7 @@ def test_an_engine_says_why_it_cannot_run_a_solver():
         return {row["engine"]: row["runs it"] for row in engines_of(name)}
 
     lacks = "it asks for Lock, SharedAdd, SharedRead, Unlock"
-    assert why("hogwild") == {"sim": "yes", "local": "yes", "debug": lacks, "threads": "yes"}
+    assert why("hogwild") == {"sim": "yes", "local": "yes", "ray": lacks, "debug": lacks, "threads": "yes"}
     assert (
         why("asgd")["threads"]
         == "it does not train in place, without a lock and without clipping, as plain and hogwild can"
@@ -341,7 +341,7 @@ def test_a_new_engine_is_one_line(monkeypatch):
     assert catalogue("solvers")[0]["engines"].endswith("seventh")
     run = offbeat.train("quadratic", budget="5updates", engine="seventh", out=False)
     assert (run.status, run.summary["engine"]) == ("done", "seventh")
-    with pytest.raises(ConfigError, match="unknown engine 'eighth'; known: debug, local, seventh, sim, threads"):
+    with pytest.raises(ConfigError, match="unknown engine 'eighth'; known: debug, local, ray, seventh, sim, threads"):
         make({"task": "quadratic", "engine": "eighth"})
 
 

@@ -25,6 +25,7 @@ WITH = {
     "local.on_loss": {"engine": "local"},
     "local.patience": {"engine": "local"},
     "local.restarts": {"engine": "local"},
+    **{key: {"engine": "ray"} for key in known_keys() if key.startswith("ray.")},
 }
 """What an example needs beside it."""
 

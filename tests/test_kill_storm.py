@@ -21,7 +21,7 @@ from offbeat.engines.real.transport import RunError
 from offbeat.engines.replay import Entry, Replay
 from offbeat.lab.contract.recorder import Bowl
 from processes import alive, descendants, until
-from real import ONE_OF_EACH, PLACES, QUOTA, build, on, rows_of, run, setting, to_its_end
+from real import ONE_OF_EACH, ON_ONE_MACHINE, QUOTA, build, on, rows_of, run, setting, to_its_end
 from resumption import check_books, drawn_by
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
@@ -44,7 +44,7 @@ ELASTIC = ("easgd", "ea-msgd")
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize(("place", "case"), on(PLACES, ONE_OF_EACH), ids=str)
+@pytest.mark.parametrize(("place", "case"), on(ON_ONE_MACHINE, ONE_OF_EACH), ids=str)
 def test_a_storm_of_kills_loses_nothing_but_what_it_says(starter, case, seed):
     engine = run(starter, case.make(), **setting(case, faults=storm(case, seed)), updates=inf)
     assert engine.ended == "idle"

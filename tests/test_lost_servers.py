@@ -14,7 +14,7 @@ from offbeat.engines.real.recovery import recoverable
 from offbeat.engines.real.server_loop import ServerLoop
 from offbeat.engines.real.transport import Ordered
 from processes import descendants, state, until
-from real import ONE_OF_EACH, ORDERLY, PLACES, QUOTA, build, on, rows_of, run, setting, to_its_end
+from real import ON_ONE_MACHINE, ONE_OF_EACH, ORDERLY, QUOTA, build, on, rows_of, run, setting, to_its_end
 from resumption import check_books, drawn_by
 
 pytestmark = pytest.mark.processes
@@ -50,7 +50,7 @@ def kill_server(engine, launcher):
     os.kill(*moving(), signal.SIGKILL)
 
 
-@pytest.mark.parametrize(("place", "case"), on(PLACES, ENDS), ids=str)
+@pytest.mark.parametrize(("place", "case"), on(ON_ONE_MACHINE, ENDS), ids=str)
 def test_a_run_that_is_over_needs_no_server_to_close_its_books(starter, place, case):
     engine = build(starter, case.make(), **setting(case))
     try:
@@ -68,7 +68,7 @@ def test_a_run_that_is_over_needs_no_server_to_close_its_books(starter, place, c
         engine.close()
 
 
-@pytest.mark.parametrize(("place", "case"), on(PLACES, ASGD), ids=str)
+@pytest.mark.parametrize(("place", "case"), on(ON_ONE_MACHINE, ASGD), ids=str)
 def test_what_the_optimizer_was_is_known_when_the_server_is_lost(starter, place, case):
     engine = build(starter, case.make(), **setting(case))
     try:
@@ -81,7 +81,7 @@ def test_what_the_optimizer_was_is_known_when_the_server_is_lost(starter, place,
         engine.close()
 
 
-@pytest.mark.parametrize(("place", "case"), on(PLACES, ASGD), ids=str)
+@pytest.mark.parametrize(("place", "case"), on(ON_ONE_MACHINE, ASGD), ids=str)
 def test_a_run_that_was_interrupted_is_saved_though_its_server_is_lost(starter, place, case):
     engine = build(starter, case.make(), **setting(case, "2ms"))
     try:
@@ -122,7 +122,7 @@ class Strikes:
 
 @pytest.mark.parametrize(
     ("place", "case"),
-    [pytest.param(p, c, marks=[pytest.mark.slow] * (p == "on processes")) for p, c in on(PLACES, OTHERS)],
+    on([pytest.param("on processes", marks=pytest.mark.slow), "on threads"], OTHERS),
     ids=str,
 )
 def test_a_method_that_no_server_serialises_survives_its_server(starter, place, case):

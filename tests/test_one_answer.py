@@ -71,7 +71,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     # what is seen only when task, solver and engine meet
     (
         {"cluster.workers": 2, "solver.name": "backup", "solver.backups": 2},
-        "solver.backups must be below the 2 workers",
+        "solver.backups must be below the number of workers, 2, got 2",
     ),
     ({"engine": "threads", "solver.name": "hogwild"}, "cannot train in place"),
     ({"engine": "debug", "solver.name": "hogwild"}, "the debug engine cannot run hogwild"),

@@ -118,6 +118,6 @@ def test_options_of_a_cluster_are_part_of_a_run_and_old_addresses_stay():
 
     plain = make({"task": {"name": "digits"}})
     assert "ray" not in plain.plain()
-    there = make({"task": {"name": "digits"}, "ray": {"address": "10.0.0.1:6379"}})
+    there = make({"task": {"name": "digits"}, "engine": "ray", "ray": {"address": "10.0.0.1:6379"}})
     assert there.plain()["ray"]["address"] == "10.0.0.1:6379"
     assert there.hash != plain.hash

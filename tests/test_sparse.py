@@ -134,7 +134,7 @@ def test_the_data_do_not_depend_on_the_run():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"support": "some"}, "unknown support 'some'"),
+        ({"support": "some"}, "unknown task.support 'some'"),
         ({"nonzeros": 2000}, "1 <= nonzeros <= features"),
         ({"support": "groups", "nonzeros": 7}, "groups of 7 must divide 1000 features"),
         ({"samples": 1}, "samples >= 2"),

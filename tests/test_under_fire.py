@@ -17,12 +17,13 @@ from offbeat import solver
 from offbeat.core.errors import ConfigError
 from offbeat.core.feed import Feed
 from offbeat.engines.cluster import Cluster
-from offbeat.engines.local import Fault, Launcher, Local, Options, arena, machine
+from offbeat.engines.local import Fault, Launcher, Local, Options, arena
 from offbeat.engines.local import processes as local_processes
+from offbeat.engines.real import machine
 from offbeat.engines.real.transport import RunError
 from offbeat.tasks.quadratic import Quadratic
 from processes import LIMIT, alive, descendants, until
-from real import PLACES, run
+from real import ON_ONE_MACHINE, run
 
 pytestmark = pytest.mark.processes
 HERE = Path(__file__).parent
@@ -101,7 +102,7 @@ def test_how_often_memory_ran_out_is_known_to_the_kernel():
     assert machine.times_out_of_memory() >= 0
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", ON_ONE_MACHINE)
 def test_a_loss_that_is_no_number_is_named(starter):
     class Until(Stop):
         def suspicious(self, loss):

@@ -11,8 +11,8 @@ from typing import Any
 from urllib.error import HTTPError
 
 from offbeat.core.errors import DataError
-from offbeat.data.opening import opener, request
 from offbeat.data.rawfiles import CHUNK_BYTES, reason
+from offbeat.data.requests import opener, request
 from offbeat.data.resumable import Part, part_of
 
 RANGE_NOT_SATISFIABLE = 416

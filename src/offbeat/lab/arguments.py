@@ -55,6 +55,7 @@ class Words(TypedDict, total=False):
     diagnose_every: int | None
     on_divergence: Literal["stop", "continue"] | None
     local: Mapping[str, Any] | None
+    address: str | None
 
 
 def said(

@@ -17,6 +17,7 @@ from offbeat.lab.arguments import ClusterLike, SolverLike, Words, check_words, s
 from offbeat.lab.runs.folder import metrics_table
 from offbeat.lab.studies.compare import Line, Spread, fairness, plan_comparison, summarise
 from offbeat.lab.studies.study import Study, ended
+from offbeat.lab.studies.sweep import check_count
 
 if TYPE_CHECKING:
     from offbeat.report.figures.comparison import Picture
@@ -140,6 +141,7 @@ def plan(
     names = [n.strip() for n in solvers.split(",") if n.strip()] if isinstance(solvers, str) else list(solvers)
     if isinstance(seeds, bool) or (isinstance(seeds, int) and seeds < 1):
         raise ConfigError(f"seeds must be a number from 1, got {seeds}")
+    check_count(len(names) * (seeds if isinstance(seeds, int) else len(seeds)))
     which = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     cells, folder = plan_comparison(values, names, which, out, settings, task)
     return Comparison(cells, ["solver"], folder, goal)
