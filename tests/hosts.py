@@ -74,7 +74,8 @@ class Hosts:
         quick |= {"RAY_health_check_failure_threshold": "5", "RAY_health_check_initial_delay_ms": "1000"}
         mine = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(self.token), "RAY_USAGE_STATS_ENABLED": "0"}
         path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
-        return {**os.environ, **quick, **mine, "PATH": path, "RAY_TMPDIR": str(self.folder)}
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
+        return {**inherited, **quick, **mine, "PATH": path, "RAY_TMPDIR": str(self.folder)}
 
     def start(self, k: int, cpus: int = 2) -> None:
         """Its Ray node."""

@@ -109,7 +109,7 @@ def test_names_from_users_do_nothing(tab, tmp_path):
                 settings={"data": {NASTY: NASTY}},
                 files={
                     "evaluation.json": evaluation([[1, 2], [3, 4]], [NASTY, "b"]),
-                    "tags.json": [NASTY],
+                    "tags.json": [NASTY[:100]],
                 },
             )
     tab.size(1280, 900)

@@ -21,7 +21,7 @@ from offbeat.engines.real.transport import RunError
 from offbeat.engines.replay import Entry, Replay
 from offbeat.lab.contract.recorder import Bowl
 from processes import alive, descendants, until
-from real import ONE_OF_EACH, ON_ONE_MACHINE, QUOTA, build, on, rows_of, run, setting, to_its_end
+from real import ON_ONE_MACHINE, ONE_OF_EACH, QUOTA, build, on, rows_of, run, setting, to_its_end
 from resumption import check_books, drawn_by
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]

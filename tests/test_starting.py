@@ -87,7 +87,7 @@ def test_a_signal_during_set_up_is_answered(tmp_path, place, number):
         _, err = process.communicate(timeout=120)
     finally:
         process.kill()
-    assert (process.returncode, err) == (130, "offbeat: interrupted\n")
+    assert (process.returncode, err) == (128 + number, "offbeat: interrupted\n")
 
 
 def test_a_signal_while_workers_are_set_up_does_not_wait_for_all_of_them(tmp_path, monkeypatch):

@@ -51,9 +51,14 @@ _WIDTH = 8
 """Bytes of one value in memory."""
 
 
-def read_trace(folder: Path, name: str = "trace.parquet") -> pa.Table:
+def read_trace(folder: Path) -> pa.Table:
     """One row a gradient. FileNotFoundError where there is none."""
-    return _read(folder, name, _trace)
+    return _read(folder, "trace.parquet", _trace)
+
+
+def read_part_of_trace(folder: Path, name: str) -> pa.Table:
+    """Some rows of it, of a run on its way: those before them count the draws, too."""
+    return _read(folder, name, _rows)
 
 
 def read_arrivals(folder: Path, name: str = "arrivals.parquet") -> pa.Table:
@@ -114,17 +119,24 @@ def _check_columns(schema: pa.Schema) -> None:
 
 
 def _trace(table: pa.Table) -> pa.Table:
+    table = _rows(table)
+    # Every version and every draw has its gradient: numbers beyond all of them would ask for memory, and mean nothing.
+    most = 1000 + 100 * table.num_rows
+    _within(table, "draw", -1, most)
+    _within(table, "staleness", -most, most)
+    return table
+
+
+def _rows(table: pa.Table) -> pa.Table:
     table = _as(table, TRACE, {"gap", "grad_norm", "correct"})
     _whole(table, "time", "worker", "source", "applied", "outcome", "samples", "started", "computed")
     for name in ("time", "started", "computed"):
         _within(table, name, 0, MOST_SECONDS)
     for name in ("worker", "source"):
         _within(table, name, 0, MOST_WORKERS - 1)
-    for name in ("samples", "version_read", "version_applied"):
+    for name in ("samples", "version_read", "version_applied", "draw"):
         _within(table, name, -1, MOST_EXACT)
-    # Every version and every draw has its gradient: numbers beyond all of them would ask for memory, and mean nothing.
-    for name in ("draw", "staleness"):
-        _within(table, name, -1, 1000 + 100 * table.num_rows)
+    _within(table, "staleness", -MOST_EXACT, MOST_EXACT)
     _among(table, "outcome", _OUTCOMES)
     return table
 

@@ -91,7 +91,7 @@ def read_evaluation(folder: Path) -> dict[str, Any]:
 class Landscape(Struct, kw_only=True):
     """landscape.json: how the grid and the paths beside it were made."""
 
-    key: Name
+    key: Name = ""
     directions: Name
     grid: Annotated[int, Meta(ge=3, le=500)]
     explained: Annotated[list[Number], Meta(min_length=1, max_length=2)]

@@ -112,8 +112,8 @@ def plain(words: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(out.get("warmup"), Amount):
         out["warmup"] = str(out["warmup"])
     for name in ("compute", "delay"):
-        if name in out and not isinstance(out[name], str):
-            out[name] = list(out[name])
+        if isinstance(out.get(name), Iterable) and not isinstance(out[name], str | Mapping):
+            out[name] = list(out[name])  # what is no list is refused where settings are
     return out
 
 

@@ -44,6 +44,7 @@ class RayLine:
         self._over = threading.Event()
         self._heard_of: dict[tuple[int, int], int] = {}  # the last announcement of each worker and life that is kept
         self._left: list[tuple[int, int, r.Announced]] = []
+        self._last_rows: dict[int, r.Row] = {}
         self._thread = threading.Thread(target=self._run, name="line to the server", daemon=True)
         self._thread.start()
 
@@ -88,7 +89,14 @@ class RayLine:
         """What a worker that has ended had announced, and did not know to be written down."""
         self._left += [(rank, life, a) for a in announced]
 
+    def last_row(self, rank: int, row: r.Row) -> None:
+        """The numbers of a worker that ended with the server: newer than what the server had written down."""
+        self._last_rows[rank] = row
+
     def announced(self) -> tuple[list[Any], int]:
+        for rank, row in self._last_rows.items():
+            set_row(self._board, rank, row)
+        self._last_rows = {}
         new = [a for rank, life, a in self._left if a.number > self._heard_of.get((rank, life), 0)]
         self._left = []
         return sorted((tuple(row) for a in new for row in a.rows), key=lambda row: row[:2]), sum(a.steps for a in new)

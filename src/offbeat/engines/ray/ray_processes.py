@@ -15,7 +15,7 @@ from offbeat.engines.ray.crew import SERVER, Crew
 from offbeat.engines.ray.host import Parting, ServerOrder, WorkerOrder
 from offbeat.engines.ray.ray_line import RayLine
 from offbeat.engines.ray.ray_options import RayOptions
-from offbeat.engines.ray.remote_board import RemoteBoard, buffers_of, row_of, set_row
+from offbeat.engines.ray.remote_board import RemoteBoard, buffers_of, row_of
 from offbeat.engines.ray.sockets import Address, ZmqPeer
 from offbeat.engines.ray.wire import Letters, identity_of, key_of
 from offbeat.engines.real.board import Board
@@ -219,7 +219,7 @@ class RayProcesses:
             if parting is not None:
                 line.left(errand.rank, errand.life, parting.announced)
                 if self._ending and parting.row is not None:
-                    set_row(self._remote, errand.rank, parting.row)
+                    line.last_row(errand.rank, parting.row)
             if not self._ending:
                 with contextlib.suppress(Closed):
                     line.send(r.WorkerEnded(errand.rank, errand.life, errand.how))

@@ -27,7 +27,7 @@ from offbeat.folders import made
 from offbeat.folders.description import Description, read_description
 from offbeat.folders.limits import MOST_WHY
 from offbeat.folders.opening import there
-from offbeat.folders.parquet import ARRIVALS, TRACE, read_arrivals, read_trace
+from offbeat.folders.parquet import ARRIVALS, TRACE, read_arrivals, read_part_of_trace
 from offbeat.folders.writing import write_inside
 from offbeat.lab.runs.holding import Hold
 
@@ -142,7 +142,7 @@ class Folder:
 
     def read_parts(self, count: int) -> Iterator[pa.Table]:
         """The pieces of the trace so far, in order."""
-        return (read_trace(self.path, _part("trace", number)) for number in range(count))
+        return (read_part_of_trace(self.path, _part("trace", number)) for number in range(count))
 
     def _merge(self, name: str, parts: Iterator[pa.Table], last: pa.Table) -> None:
         def write(file: BinaryIO) -> None:
