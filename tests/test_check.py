@@ -23,6 +23,7 @@ from offbeat.lab.contract import (
     advance,
     checks,
     one_worker_is_the_optimizer_itself,
+    patience,
     versions_are_monotone,
 )
 from offbeat.lab.contract.findings import check
@@ -268,6 +269,15 @@ class Announcing(ASGD):
             yield Stepped()
 
 
+class Stuck(ASGD):
+    """Its server yields nothing, and does not come to an end either."""
+
+    def on_call(self, s, worker, payload):
+        while True:
+            pass
+        yield
+
+
 class Unversioned(ASGD):
     """Says which version a gradient is of, and not at which it is used."""
 
@@ -291,6 +301,14 @@ def test_a_rule_without_an_end_is_not_waited_for_and_it_is_said_what_for(here, n
     for sentence in ("inputs are left alone", "somebody is always busy", "it descends"):
         assert found[sentence].verdict == "fails"
         assert found[sentence].words.startswith(said)
+
+
+def test_a_rule_that_loops_without_a_word_is_interrupted(here, monkeypatch):
+    """In seconds of computing, not of waiting."""
+    monkeypatch.setattr(patience, "SECONDS", 0.2)
+    found = {f.check: f for f in check(here("Stuck").solver, {})}
+    assert found["it descends"].verdict == "fails"
+    assert re.match(r"it has computed for 0.2 s and has no end \(in on_call, line \d+\)", found["it descends"].words)
 
 
 def test_a_rule_that_reads_versions_and_does_not_announce_them_gets_a_warning(here):

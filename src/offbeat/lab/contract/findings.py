@@ -7,6 +7,7 @@ from typing import Any, Literal
 from offbeat.core.errors import ConfigError
 from offbeat.lab.contract import CHECKS, SGD, Broken, Case, advance, one_worker_is_the_optimizer_itself, trial
 from offbeat.lab.contract.checks import PATIENCE
+from offbeat.lab.contract.patience import not_for_ever
 from offbeat.lab.contract.recorder import Bowl, Recorder
 from offbeat.solvers import solver_class
 
@@ -47,7 +48,8 @@ def _hides_staleness(case: Case) -> bool:
     """Whether points have versions, and nobody says at which version their gradients are used."""
     recorder = Recorder(case.make())
     try:
-        advance(trial(case, solver=recorder), case.events)
+        with not_for_ever():
+            advance(trial(case, solver=recorder), case.events)
     except Exception:
         return False  # the checks have said what is wrong
     announced = [*recorder.announced_by_server, *recorder.announced_by_workers]
@@ -66,7 +68,8 @@ def it_descends(case: Case) -> None:
 
 def _finding(sentence: str, run: Any, case: Case) -> Finding:
     try:
-        reason = run(case)
+        with not_for_ever():
+            reason = run(case)
     except Broken as e:
         return Finding(sentence, "fails", str(e))
     except ConfigError as e:

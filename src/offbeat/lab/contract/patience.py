@@ -1,6 +1,9 @@
 """How long a check waits for a rule: one that never lets time pass must not be waited for for ever."""
 
+import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from offbeat.core.effects import Applied, Received, Refused, Send, Stepped, Unlock
@@ -11,6 +14,30 @@ MOST = 10_000
 """So many steps of a rule at one instant are too many."""
 _AT_ONCE = (Applied, Refused, Received, Stepped, Send, Unlock)
 """What a rule may yield without any time passing."""
+
+
+SECONDS = 60.0
+"""Of this process's own computing, however busy the machine is: so much for one check is too much."""
+
+
+@contextmanager
+def not_for_ever() -> Iterator[None]:
+    """A rule that loops and yields nothing is interrupted. Elsewhere than in the main thread, nobody can."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: Any) -> None:
+        where = f" (in {frame.f_code.co_name}, line {frame.f_lineno})" if frame is not None else ""
+        raise Broken(f"it has computed for {SECONDS:g} s and has no end{where}")
+
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 def limited(solver: Any) -> Any:
