@@ -76,7 +76,7 @@ def main(address, name, scenario):
         case "server five times":
             faults = tuple(Fault("kill", 6 * k, life=k) for k in range(1, 6))
         case "hangs":
-            patience, faults = 8.0, (Fault("hang", 5, 2),)
+            patience, faults = 15.0, (Fault("hang", 5, 2),)
         case "worker killed":
             faults = (Fault("kill", 5, 1), Fault("kill", 3, 3))
         case "node lost":
