@@ -161,6 +161,7 @@ def train(
         saves_per_epoch: snapshots of the parameters along the way, for landscapes.
         diagnose_every: compare every so many gradients with the fresh one of the same batch.
         on_divergence: `"stop"` or `"continue"`.
+        address: a running Ray cluster, `"host:port"` or `"auto"`, for `engine="ray"`.
         local: options of the local engine: `{"on_loss": "leave out", "patience": "60s", "restarts": 20}`.
     """
     check_words("train", words, [a for a in signature(train).parameters if a != "words"])
