@@ -127,8 +127,8 @@ def train(
         progress: whether progress is shown; in a notebook and on a terminal unless given.
         settings: any further keys, as with `--set`: `{"solver.lam": 2.0, "optimizer.momentum": 0.9}`; `offbeat config`
             lists them.
-        engine: what runs it: `"sim"` (virtual time), `"local"` (real processes), `"debug"` (threads of
-            this process, for a debugger), `"threads"` (word2vec, in place).
+        engine: what runs it: `"sim"` (virtual time), `"local"` (real processes), `"ray"` (those of a
+            Ray cluster), `"debug"` (threads of this process, for a debugger), `"threads"` (word2vec, in place).
         budget: how long: `"20epochs"`, `"5000samples"`, `"1000updates"`, `"30s"`; until when: `"accuracy=0.98"`; or a
             `Budget`, which can have both.
         until: a target that ends it, besides the budget: `"accuracy=0.98"`.

@@ -26,7 +26,8 @@ class Connection:
             return
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
         if address is None:
-            options |= {"num_cpus": max(1, round(cpus + 0.49)), "include_dashboard": False}
+            # "local": or Ray would join one that runs here already, whoever started it.
+            options |= {"address": "local", "num_cpus": max(1, round(cpus + 0.49)), "include_dashboard": False}
         else:
             _reach(address)
             options["address"] = address
