@@ -76,8 +76,6 @@ class RayLine:
         found = []
         while self._kept:
             recorded = self._kept.popleft()
-            for i, row in recorded.rows.items():
-                set_row(self._board, i, row)
             self._board.followed[0] = recorded.followed
             t = recorded.transaction
             t.rows = [tuple(row) for row in t.rows]
@@ -111,8 +109,6 @@ class RayLine:
         self._server_gone = time.monotonic()
 
     def _show(self, shows: r.Shows, frames: list[Any]) -> None:
-        for i, row in shows.rows.items():
-            set_row(self._board, i, row)
         if shows.snapshot is not None:
             x: Tensor = self._mail.unpack_pair(shows.snapshot, frames, {})
             self._board.set_snapshot(x)
@@ -140,6 +136,9 @@ class RayLine:
         except WrongMessageError as e:
             self._notice(f"a message to the control was refused: {e}")
             return 0
+        if isinstance(message, r.Recorded | r.Shows):  # at once, so that older numbers never replace newer ones
+            for i, row in message.rows.items():
+                set_row(self._board, i, row)
         match message:
             case r.Recorded(number, heard=heard):
                 self._heard_of.update({(rank, life): last for rank, (life, last) in heard.items()})
