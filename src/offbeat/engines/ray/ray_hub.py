@@ -28,6 +28,7 @@ from offbeat.engines.real.mail import Known, Mail
 from offbeat.engines.real.site import Site
 from offbeat.engines.real.transport import Came, Closed, Heard, Ordered, Said, WentAway
 
+_LAST_WORDS = 0.5  # seconds in which what a worker said before its end may still arrive
 _LONG = 0.5  # seconds between two looks at whether the control is still there
 
 
@@ -66,6 +67,7 @@ class RayHub:
         self._outbox: deque[tuple[int, WorkerLine, Any, list[Any]]] = deque()
         self._awaiting: deque[tuple[int, dict[int, int]]] = deque()  # announcements in transactions not kept yet
         self._new_rows: set[int] = set()
+        self._ended: deque[tuple[float, int, int]] = deque()  # processes that are gone: when, who, which life
         self._shown: tuple[Any, ...] = ()
         self.refused = 0
 
@@ -94,6 +96,10 @@ class RayHub:
         """Takes one message, if there is one in time; what it means for the server is put where it will be found."""
         if self._over.is_set():
             raise Closed
+        while self._ended and time.monotonic() >= self._ended[0][0]:
+            _, rank, life = self._ended.popleft()
+            if rank in self._lines and self._lines[rank].life == life:
+                self._later.append(WentAway(rank))
         found = self._socket.receive(min(timeout_seconds, _LONG))
         if found is None:
             return False
@@ -138,8 +144,7 @@ class RayHub:
                 if life > self._last_life.get(rank, 0):  # it ended before it could greet us
                     self._open_line(rank, life).came = True
                     self._later.append(Came(rank, how))
-                if rank in self._lines and self._lines[rank].life == life:
-                    self._later.append(WentAway(rank))
+                self._ended.append((time.monotonic() + _LAST_WORDS, rank, life))
             case _:
                 self._orders.append(order)
 
