@@ -198,8 +198,11 @@ REFUSED = [
     ({"bandwidth": "10 lightyears"}, "bandwidth must be a rate of 0 or more"),
     ({"bandwidth": math.nan}, "bandwidth must be a rate of 0 or more"),
     ({"service": "never"}, "unknown distribution for service 'never'"),
-    ({"allreduce": "rnig"}, "unknown allreduce 'rnig' (did you mean 'ring'?); known: hierarchical, ring"),
-    ({"allreduce": "ring(8)"}, "allreduce must be 'ring', 'hierarchical' or 'hierarchical(8)', got 'ring(8)'"),
+    ({"allreduce": "rnig"}, "unknown allreduce 'rnig' (did you mean 'ring'?); known: auto, halving-doubling"),
+    (
+        {"allreduce": "ring(8)"},
+        "allreduce must be 'ring', 'hierarchical', 'hierarchical(8)', 'halving-doubling' or 'auto', got 'ring(8)'",
+    ),
     ({"allreduce": "hierarchical(0)"}, "allreduce group must be a whole number from 1, got 0"),
     ({"allreduce": 8}, "allreduce must be 'ring'"),
     ({"events": "lose 3"}, "events must be like 'lose 3 at 1.5s' or 'join 7 at 2s', got 'lose 3'"),
@@ -286,3 +289,148 @@ def test_an_allreduce_needs_workers():
 
 def test_same_time_on_two_workers_is_a_valid_schedule():
     assert Cluster.parse(workers=2, schedule=[[1, 0], [1, 1]]).schedule == ((1.0, 0), (1.0, 1))
+
+
+# -- machines as people have them -----------------------------------------------------------------------------------
+
+WRITTEN = [
+    ({"compute": "2ms + 0.12ms/sample"}, {"compute": ["2ms + 120us/sample"]}),
+    ({"compute": "normal(2ms, 0.1ms) + 0.12ms/sample"}, {"compute": ["normal(2ms, 100us) + 120us/sample"]}),
+    ({"compute": "2ms + 1ms/sample * lognormal(1, 0.5)"}, {"compute": ["2ms + lognormal(1ms, 500us)/sample"]}),
+    ({"compute": "(2ms + 1ms/sample) * gamma(1, 0.25)"}, {"compute": ["(2ms + 1ms/sample) * gamma(1.0, 0.25)"]}),
+    ({"compute": ["1e-3 + 1e+0/sample", "0.5ms/sample@1"]}, {"compute": ["1ms + 1s/sample", "500us/sample@1"]}),
+    ({"compute": "2ms * exponential(1)"}, {"compute": ["exponential(2ms)"]}),
+    ({"compute": "normal(2ms, 25%)"}, {"compute": ["normal(2ms, 500us)"]}),
+    ({"speed": ["2x@0-2", "0.5x"]}, {"speed": ["2.0x@0-2", "0.5x"]}),
+    ({"slow": "3x@3"}, {"slow": ["3.0x@3"]}),
+    (
+        {"slow": ["3x for exp(20s) every exp(200s)@all", "2x for 1s every 9s together@0-1"]},
+        {"slow": ["3.0x for exponential(20s) every exponential(200s)", "2.0x for 1s every 9s together@0-1"]},
+    ),
+    (
+        {"loss": "every exp(1h), back after lognormal(60s, 0.5)"},
+        {"loss": ["every exponential(1h), back after lognormal(1min, 500ms)"]},
+    ),
+    (
+        {"loss": "floor 2, notice 30s, every 1h@1-3"},
+        {"loss": ["every 1h, notice 30s, floor 2@1-3"]},
+    ),
+    ({"cores": 2}, {"cores": 2}),
+    (
+        {"server": {"bandwidth": "10Gbps", "sharing": "fair", "shards": 4}},
+        {"server": {"bandwidth": "10Gbps", "sharing": "fair", "shards": 4}},
+    ),
+    ({"server": {"sharing": "fifo", "shards": 1}}, {}),
+    (
+        {"nodes": 4, "racks": 2, "link": {"inside": "2us, 100Gbps", "between": "10Gbps", "racks": "1ms"}},
+        {"nodes": 4, "racks": 2, "link": {"inside": "2us, 100Gbps", "between": "0s, 10Gbps", "racks": "1ms"}},
+    ),
+    ({"allreduce": "auto"}, {"allreduce": "auto"}),
+]
+
+
+@pytest.mark.parametrize(("values", "expected"), WRITTEN, ids=lambda case: str(case)[:40])
+def test_a_machine_is_written_as_it_is_read(values, expected):
+    usual = Cluster(workers=4).to_dict()
+    cluster = Cluster.parse(workers=4, **values)
+    plain = json.loads(json.dumps(cluster.to_dict(), allow_nan=False))
+    assert {k: v for k, v in plain.items() if v != usual.get(k)} == expected
+    again = Cluster.parse(**plain)
+    assert (again, hash(again), again.to_dict()) == (cluster, hash(cluster), cluster.to_dict())
+
+
+def test_what_is_not_set_is_not_written():
+    old = {"workers", "compute", "delay", "latency", "bandwidth", "service", "allreduce", "events", "peers", "memory"}
+    assert set(Cluster.parse(workers=3).to_dict()) == old | {"feeder"}
+
+
+SPOILT = [
+    ({"compute": "2ms + 3ms"}, "compute takes one time for each batch and one for each sample, got '2ms + 3ms'"),
+    ({"compute": "2ms + 1ms/batch"}, "compute must be a time or a distribution"),
+    ({"compute": "2ms * normal(1s, 1s)"}, "compute: a factor of noise has no unit, such as 'lognormal(1, 0.1)'"),
+    ({"compute": "normal(2ms, 1ms) * gamma(1, 1)"}, "compute: only a plain time takes a factor of noise"),
+    ({"compute": "(1ms + 1ms/sample) * 0"}, "compute: a factor of noise must be above 0 on average"),
+    ({"compute": "(1ms + 1ms/sample) + 1ms"}, "compute must be a time or a distribution"),
+    ({"delay": "2ms + 1ms/sample"}, "delay must be a time or a distribution"),
+    ({"compute": "trace(nowhere.csv)"}, "compute: there is no file nowhere.csv with recorded times"),
+    ({"compute": "trace()"}, "compute: a recording is written like 'trace(times.csv)'"),
+    ({"speed": "fast"}, "speed must begin with a factor, such as '2x' or '0.5x', got 'fast'"),
+    ({"speed": 2}, "speed must be like '2x' or '0.5x@0-3', got 2"),
+    ({"speed": "-2x"}, "speed must be a finite factor above 0, such as '2x', got -2.0"),
+    ({"speed": "2x@4"}, "speed names worker 4, but there are 4 workers: 0-3"),
+    ({"slow": "0x"}, "slow must be a finite factor above 0"),
+    ({"slow": "3x for 1s"}, "slow must be like '3x@7' or '3x for exp(20s) every exp(200s)@all', got '3x for 1s'"),
+    ({"slow": "3x for 0s every 0s"}, "slow must change its state after some time"),
+    ({"cores": 0}, "cores must be a whole number from 1, got 0"),
+    ({"server": "10Gbps"}, "server must be a section with keys, such as server.bandwidth, got '10Gbps'"),
+    ({"server": {"bandwith": 1}}, "unknown cluster setting 'server.bandwith' (did you mean 'server.bandwidth'?)"),
+    ({"server": {"bandwidth": "-1Gbps"}}, "server.bandwidth must be a rate of 0 or more"),
+    ({"server": {"bandwidth": 0}}, "server.bandwidth must be above 0 bytes per second, got 0.0"),
+    ({"server": {"sharing": "fair"}}, "server.sharing has no effect without server.bandwidth, got 'fair'"),
+    ({"server": {"bandwidth": 1, "sharing": "equal"}}, "unknown server.sharing 'equal'"),
+    ({"server": {"shards": 0}}, "server.shards must be a whole number from 1, got 0"),
+    ({"server": {"shards": 4}}, "server.shards has no effect without server.bandwidth or service"),
+    ({"loss": "every exp(1h)"}, "loss leaves nobody of 4 workers: add 'back after ...', or 'floor 1'"),
+    ({"loss": ["every 1h@0-1", "every 2h@2-3"]}, "loss leaves nobody of 4 workers"),
+    ({"loss": ["every 1h@0-1", "every 2h, floor 1@1"]}, "loss has two entries for worker 1: give one of them"),
+    ({"loss": "every 1h@1", "events": "lose 1 at 1s"}, "loss and events both name worker 1: give one of them"),
+    ({"loss": "every 1h, floor 4"}, "loss: floor must be below the number of workers, 4, got 4"),
+    ({"loss": "every 0s, floor 1"}, "loss: every must be above 0 on average, got '0s'"),
+    ({"loss": "back after 1s"}, "loss needs 'every' and a time"),
+    ({"loss": "every 1h, until noon"}, "loss must be like"),
+    ({"loss": "every 1h, floor x"}, "loss: floor must be a whole number of workers from 0, got 'x'"),
+    ({"loss": "every -1h, floor 1"}, "loss: every must be a time or a distribution"),
+    ({"nodes": 5}, "nodes must be at most the number of workers, 4, got 5"),
+    ({"nodes": 2, "racks": 3}, "racks must be at most the number of nodes, 2, got 3"),
+    ({"racks": 2}, "racks needs nodes: say on how many machines the workers are"),
+    ({"link": {"between": "1ms"}}, "link.between needs nodes: say on how many machines the workers are"),
+    ({"nodes": 2, "link": {"racks": "1ms"}}, "link.racks needs racks: say in how many of them the nodes are"),
+    ({"nodes": 2, "link": {"between": "1ms, 2ms"}}, "link.between takes one latency and one bandwidth"),
+    ({"nodes": 2, "link": {"within": "1ms"}}, "unknown cluster setting 'link.within'"),
+    ({"schedule": [[1, 0]], "speed": "2x"}, "schedule says when every gradient is finished: speed has no effect"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("values", "message"), SPOILT, ids=lambda case: str(case)[:40])
+def test_a_machine_that_cannot_be_is_refused_in_one_line(values, message):
+    with pytest.raises(ConfigError) as refusal:
+        Cluster.parse(workers=4, **values)
+    assert str(refusal.value).startswith(message)
+    assert len(str(refusal.value).splitlines()) == 1
+
+
+def test_a_recording_has_a_column_for_each_worker(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "times.csv").write_text("a,b\n1,20ms\n2,\n0.5,30ms\n")
+    cluster = Cluster.parse(workers=3, compute=["1s", "trace(times.csv)@0,2"])
+    draws = [cluster.draw_times(i, lambda first, n: 1, seed=0) for i in range(3)]
+    assert [[d.next() for _ in range(5)] for d in draws] == [[1, 2, 0.5, 1, 2], [1] * 5, [0.02, 0.03, 0.02, 0.03, 0.02]]
+    with pytest.raises(ConfigError, match=r"times.csv has times of 2 workers, one in each column, but 3 need them"):
+        Cluster.parse(workers=3, compute="trace(times.csv)")
+    plain = cluster.to_dict()
+    assert Cluster.parse(**plain) == cluster
+    (tmp_path / "times.csv").write_text("1,2\n")
+    assert Cluster.parse(**plain) == cluster, "what a run had can be told without the file"
+    with pytest.raises(ConfigError, match="has changed since"):
+        Cluster.parse(**plain).draw_times(0, lambda first, n: 1, seed=0).next()
+
+
+def test_a_batch_takes_its_samples_times_their_time():
+    cluster = Cluster.parse(workers=2, compute="2ms + 0.5ms/sample", speed="2x@1")
+    assert cluster.draw_times(0, lambda first, n: 16, seed=0).next() == pytest.approx(0.010, rel=1e-12)
+    assert cluster.draw_times(1, lambda first, n: 16, seed=0).next() == pytest.approx(0.005, rel=1e-12)
+    assert [cluster.mean_compute(i, 4) for i in range(2)] == pytest.approx([0.004, 0.002])
+
+
+def test_noise_has_the_mean_that_it_says():
+    cluster = Cluster.parse(compute="(normal(2ms, 1ms) + 1ms/sample) * lognormal(1, 0.3)")
+    draws = cluster.draw_times(0, lambda first, n: 8, seed=0)
+    times = [draws.next() for _ in range(20_000)]
+    assert sum(times) / len(times) == pytest.approx(0.010, rel=0.02)
+    assert cluster.mean_compute(0, 8) == pytest.approx(0.010, rel=0.02)
+
+
+def test_workers_are_placed_on_nodes_and_racks_in_order():
+    places = Cluster.parse(workers=10, nodes=4, racks=2).topology
+    assert [places.node_of(i) for i in range(10)] == [0, 0, 0, 1, 1, 2, 2, 2, 3, 3]
+    assert [places.rack_of(i) for i in range(10)] == [0, 0, 0, 0, 0, 1, 1, 1, 1, 1]

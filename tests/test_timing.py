@@ -31,6 +31,22 @@ times = st.sampled_from(
 )
 
 
+MACHINES = (
+    {"server": {"bandwidth": "1kB/s"}},
+    {"server": {"bandwidth": "2kB/s", "sharing": "fair"}},
+    {"server": {"bandwidth": "500B/s", "shards": 3}},
+    {"speed": ["2x", "0.5x@0"]},
+    {"slow": ["3x for exp(1s) every exp(2s)", "2x for 0.5s every 1s together@0"]},
+    {"slow": "5x@0"},
+    {"cores": 1},
+    {"cores": 2, "nodes": 1},
+    {"loss": "every exp(2s), back after exp(1s)@0"},
+    {"loss": "every exp(2s), back after exp(1s), notice 0.4s"},
+    {"loss": "every exp(3s), floor 1"},
+)
+"""Parts that a cluster may have besides; most have none or one."""
+
+
 @st.composite
 def clusters(draw, events=False):
     W = draw(st.integers(1, 7))
@@ -41,8 +57,12 @@ def clusters(draw, events=False):
             for what in draw(st.sampled_from(["", "lose", "join lose", "lose join"])).split():
                 happenings.append(f"{what} {i} at {at!r}s")
                 at += draw(st.floats(0.01, 2.0))
+    machines = {}
+    for part in draw(st.lists(st.sampled_from(MACHINES), max_size=2)):
+        machines |= {k: v for k, v in part.items() if not (k == "loss" and (happenings or W == 1))}
     return cluster(
         W,
+        **machines,
         compute=[draw(times), *(f"{draw(times)}@{i}" for i in draw(st.sets(st.integers(0, W - 1), max_size=3)))],
         delay=draw(st.sampled_from([[], ["exponential(2s)@0"], ["0.5s", "normal(0.2s,0.1s)"]])),
         latency=draw(st.sampled_from([0.0, 0.0, 0.3])),
@@ -114,7 +134,9 @@ def test_the_written_out_loop_leaves_the_unusual_to_the_simulator(machines, name
 
 
 def check_slotted(machines, seed, updates, seconds):
-    """False where the fast loop gives up."""
+    """False where the fast loop gives up, or is not asked."""
+    if slotted.why_not(ASGD(SGD), machines) is not None:
+        return False
     found = slotted.run(machines, seed=seed, nbytes=100, batch=3, updates=updates, seconds=seconds)
     if found is None:
         return False
@@ -159,12 +181,41 @@ def test_the_slotted_loop_does_not_give_up_on_usual_clusters(service, latency, m
     assert slotted.why_not(ASGD(SGD), machines) is None
 
 
+LINKED = (
+    {"server": {"bandwidth": "4kB/s"}, "service": "normal(5ms,2ms)"},
+    {"server": {"bandwidth": "4kB/s"}, "latency": "30ms"},
+    {"server": {"bandwidth": "1kB/s", "shards": 3}, "bandwidth": "2kB/s", "service": "exponential(9ms)"},
+    {"server": {"bandwidth": "2kB/s"}, "bandwidth": "2kB/s", "latency": "30ms", "delay": "exponential(1s)@3-5"},
+)
+
+
+@pytest.mark.parametrize("values", LINKED, ids=["served", "at once", "shards", "narrow"])
+@pytest.mark.parametrize("many", [1, 400], ids=["in windows", "one by one"])
+def test_the_slotted_loop_passes_the_servers_link(values, many, monkeypatch):
+    monkeypatch.setattr(slotted, "MANY", many)
+    machines = cluster(40, compute="normal(1s,0.2s)", **values)
+    for limits in ((1500, float("inf")), (float("inf"), 25.0), (1, float("inf")), (float("inf"), 0.9)):
+        assert check_slotted(machines, 0, *limits)
+
+
+@pytest.mark.parametrize("values", LINKED, ids=["served", "at once", "shards", "narrow"])
+@pytest.mark.parametrize("name", SOLVERS)
+def test_the_written_out_loop_passes_the_servers_link(values, name):
+    machines = cluster(40, compute="normal(1s,0.2s)", **values)
+    for limits in ({"updates": 400}, {"seconds": 25.0}, {"updates": 1}, {"seconds": 0.9}):
+        same(*(simulated(kind, SOLVERS[name](), machines, **limits) for kind in (Sim, Timing)))
+
+
 def test_rules_that_wait_refuse_or_lose_workers_are_left_to_the_general_loop():
     assert "Sync" in slotted.why_not(Sync(SGD), cluster(3))
     assert slotted.why_not(SOLVERS["gate"](), cluster(3)) is not None
     assert "lost" in slotted.why_not(ASGD(SGD), cluster(3, events=["lose 1 at 2s"]))
     assert "scripted" in slotted.why_not(ASGD(SGD), cluster(1, schedule=[(1.0, 0)]))
     assert "feeder" in slotted.why_not(ASGD(SGD), cluster(2, feeder="1ms"))
+    assert "lost" in slotted.why_not(ASGD(SGD), cluster(3, loss="every 1h@1"))
+    assert "slow" in slotted.why_not(ASGD(SGD), cluster(3, slow="2x for 1s every 1s"))
+    assert "cores" in slotted.why_not(ASGD(SGD), cluster(3, cores=1))
+    assert "share" in slotted.why_not(ASGD(SGD), cluster(3, server={"bandwidth": 1, "sharing": "fair"}))
 
 
 # -- the front doors -----------------------------------------------------------------------------------------------
@@ -210,6 +261,9 @@ def test_every_solver_can_be_timed(name):
         ({"updates": 0}, "positive"),
         ({"seconds": 1.0, "cluster": cluster(2, compute="0s")}, "never ends"),
         ({"updates": 5, "nbytes": -1}, "nbytes"),
+        ({"updates": 10**12}, r"the times of 2 workers and their gradients need about 600TB of memory, but only"),
+        ({"updates": 10**9, "solver": "sync"}, "need about 1.2TB of memory"),
+        ({"seconds": 1e7}, "need about 1.2TB of memory"),
         ({"updates": 5, "solver": "agsd"}, "did you mean 'asgd'"),
         ({"updates": 50, "cluster": cluster(1, events=["lose 0 at 1s"], compute="0.3s")}, "no worker is left"),
     ],

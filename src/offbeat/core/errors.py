@@ -52,15 +52,20 @@ _SYNONYMS = {
     "simulation": "sim",
     "processes": "local",
     "real": "local",
+    "learning_rate": "lr",
+    "workers": "cluster",
+    "epochs": "budget",
 }
-"""What else people call a solver or an engine, where the letters would lead elsewhere."""
+"""What else people call a solver, an engine or an argument, where the letters would lead elsewhere."""
 
 
 def nearest(got: str, known: Iterable[str]) -> str:
     """`" (did you mean 'asgd'?)"`, or nothing when no known name is close."""
     names = list(known)
     same = _SYNONYMS.get(got.lower())
-    close = [same] if same in names else get_close_matches(got, names, n=1, cutoff=0.6)
+    small = {name.lower(): name for name in names}
+    found = (small[name] for name in get_close_matches(got.lower(), small, n=1, cutoff=0.6))
+    close = [same] if same in names else list(found)
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 

@@ -85,8 +85,31 @@ class Draws:
     def _blocks(self, position: int) -> Iterator[Iterator[float]]:
         first, skip = divmod(position, BLOCK)
         for block in count(first):
-            values = self._sample(self._dial.at(self._seed, self._stream, self._source, block), BLOCK)
-            self._block = iter(array("d", values.tobytes()))  # compact: thousands of workers have one each
+            self._block = iter(array("d", self.block(block).tobytes()))  # compact: thousands of workers have one each
             self._block.__setstate__(skip)
             self._made, skip = block * BLOCK, 0
             yield self._block
+
+    def block(self, block: int) -> NDArray[np.float64]:
+        """The numbers of one block."""
+        return self._values(self._dial.at(self._seed, self._stream, self._source, block), block)
+
+    def _values(self, rng: np.random.Generator, block: int) -> NDArray[np.float64]:
+        return self._sample(rng, BLOCK)
+
+
+Placed = Callable[[np.random.Generator, int, int], NDArray[np.float64]]
+"""From the first, so many numbers, where a number depends on its place too."""
+
+
+class PlacedDraws(Draws):
+    """The same, of numbers that depend on their place: what is played from a record, or grows on the way."""
+
+    __slots__ = ("_placed",)
+
+    def __init__(self, placed: Placed, **where: Any) -> None:
+        self._placed = placed
+        super().__init__(lambda rng, n: np.empty(0), **where)
+
+    def _values(self, rng: np.random.Generator, block: int) -> NDArray[np.float64]:
+        return self._placed(rng, block * BLOCK, BLOCK)

@@ -29,6 +29,7 @@ _BYTES: Mapping[str, Decimal] = {
     "": Decimal(1),
     **{f"{prefix}B": Decimal(factor) for prefix, factor in (_PREFIXES | _BINARY).items()},
 }
+_COUNTS: Mapping[str, Decimal] = {prefix: Decimal(factor) for prefix, factor in _PREFIXES.items()}
 _BYTES_PER_SECOND: Mapping[str, Decimal] = {
     "": Decimal(1),
     **{f"{prefix}B/s": Decimal(factor) for prefix, factor in (_PREFIXES | _BINARY).items()},
@@ -73,6 +74,14 @@ def parse_size(value: object, what: str = "size") -> int:
     if size is None or size >= 2**63 or size != int(size):
         raise ConfigError(f"{what} must be {_A_SIZE}, got {shown(value)}")
     return int(size)
+
+
+def parse_count(value: object, what: str = "count") -> int:
+    """A whole number: "25.6M", "175G", 1000."""
+    count = _quantity(value, _COUNTS)
+    if count is None or count >= 2**63 or count != int(count):
+        raise ConfigError(f"{what} must be a whole number from 0, such as 25600000 or '25.6M', got {shown(value)}")
+    return int(count)
 
 
 def parse_workers(value: object, num_workers: int, what: str = "the list of workers") -> tuple[int, ...]:

@@ -15,7 +15,8 @@ import numpy as np
 
 from offbeat.core.seeds import Dial, Draws
 from offbeat.core.solver import Solver
-from offbeat.engines.clock.timeline import Accounts, Desk, Floats, Spans, Timeline
+from offbeat.engines.clock.link_columns import serve_through, windows_through
+from offbeat.engines.clock.timeline import Accounts, Desk, Floats, GradientSpans, Through, Timeline
 from offbeat.engines.cluster import Cluster
 
 Tick = Callable[[int, float], object]
@@ -28,8 +29,14 @@ def why_not(solver: Solver, cluster: Cluster) -> str | None:
     """Why the general loop is needed; None where this one will do."""
     if not solver.answers_at_once:
         return f"{type(solver).__name__} does not apply every gradient on arrival and answer at once"
-    if cluster.events:
+    if cluster.events or cluster.loss:
         return "workers join or are lost"
+    if cluster.slow:
+        return "workers are slow at times"
+    if cluster.cores is not None:
+        return "workers share cores"
+    if cluster.server.sharing != "fifo":
+        return "messages share the server's link"
     if cluster.schedule is not None:
         return "the schedule is scripted"
     if cluster.feeder.mean > 0:
@@ -48,26 +55,33 @@ def run(
     tick: Tick = lambda updates, now: None,
 ) -> Timeline | None:
     """Until so many updates or virtual seconds, whichever is first; None where `Sim` has to do it."""
-    link = cluster.transfer_time(nbytes)
+    through = Through(cluster, nbytes) if nbytes and cluster.server.bandwidth < inf else None
+    link = 0.0 if through is not None else cluster.transfer_time(nbytes)
     dial = Dial()
-    spans = [Spans(cluster, i, seed, dial) for i in range(cluster.workers)]
+    spans = [GradientSpans(cluster, i, seed, dial, batch) for i in range(cluster.workers)]
     service = None
     if cluster.service.mean > 0:
         service = Draws(cluster.service.sample, seed=seed, stream="service", source=0, dial=dial).next
-    desk = Desk(service, [], [], stop=(seconds, inf))
+        if (shards := cluster.server.shards) > 1:
+            whole = service
+            service = lambda: whole() / shards  # noqa: E731  # each has its part to do
+    desk = Desk(service, [], [], stop=(seconds, inf), through=through)
     t = np.array([w.next() for w in spans]) + link
     nexts = [w.next for w in spans]
     if cluster.workers >= MANY:
-        coming = _in_windows(desk, spans, t, link, updates, tick)
+        coming = (_in_windows if through is None else windows_through)(desk, spans, t, link, updates, tick)
         if coming is None:
             return None
         nexts = [chain((span,), iter(w.next, None)).__next__ for span, w in zip(coming.tolist(), spans, strict=True)]
-    if not _one_by_one(desk, [(a, i) for i, a in enumerate(t.tolist())], nexts, link, updates):
+    serve = _one_by_one if through is None else serve_through
+    if not serve(desk, [(a, i) for i, a in enumerate(t.tolist())], nexts, link, updates):
         return None
     return Accounts(cluster, spans, link, desk, nbytes, batch).close()
 
 
-def _in_windows(desk: Desk, spans: list[Spans], t: Floats, link: float, updates: float, tick: Tick) -> Floats | None:
+def _in_windows(
+    desk: Desk, spans: list[GradientSpans], t: Floats, link: float, updates: float, tick: Tick
+) -> Floats | None:
     """Serves many arrivals at a time, as long as the end is not near; each worker's span to come, or None for a tie.
 
     Nobody comes again before the earliest (arrival + next span), so all arrivals before that are known and can be

@@ -3,79 +3,40 @@
 A timing-only simulation has nothing to compute, so all that costs is the loop. Two kinds of events are nearly all there
 are: a worker has finished, and the server has served a message. Here they are handled in one place, without a call for
 each small step; whatever else happens is left to `Sim`. tests/test_timing.py compares both, event for event.
+
+Where messages pass the server's link one after another, when each is through is known when it sets out. So a message is
+served, and a worker goes on with the answer, without an event for each arrival; `_unwind` puts them back at the end.
 """
 
 import gc
-from collections.abc import Generator
 from heapq import heappop, heappush
 from math import inf
 from typing import Any
 
-from offbeat.core.effects import Applied, Call, Cancel, Grad, Gradient, Reply, Stepped, View
+from offbeat.core.effects import Applied, Call, Cancel, Grad, Reply, Stepped, View
 from offbeat.core.reduction import payload_bytes
 from offbeat.core.trace import APPLIED
+from offbeat.engines.clock.pending import EndlessRounds, IdleComputing, Pending
 from offbeat.engines.protocol import Watcher
 from offbeat.engines.running.rounds import Rounds
 from offbeat.engines.sim.computing import Computing
-from offbeat.engines.sim.event_heap import COMPUTED, JOIN, LOSE, SERVED
+from offbeat.engines.sim.event_heap import (
+    ARRIVED,
+    BACK,
+    CANCELLING,
+    COMPUTED,
+    DELIVERED,
+    JOIN,
+    LOSE,
+    NOTICE,
+    SERVED,
+)
 from offbeat.engines.sim.sim_worker import SimWorker
 from offbeat.engines.sim.simulator import Sim
 
 _TICK = 1000  # events between two looks of the watcher: it only shows progress
-
-
-class Pending(Gradient, eq=False, gc=False):
-    """A gradient that needs no computing: it is its own job."""
-
-    delay: float = 0.0
-
-
-class EndlessRounds(Rounds):
-    """All rounds as one: that the next one begins where one ends costs nothing here."""
-
-    __slots__ = ("send",)
-
-    def begin(self) -> Any:
-        self.send = self._forever().send
-        return self.send(None)
-
-    def answer(self, value: Any) -> Any:
-        if type(value) is Pending:
-            self.gradient = value
-        effect = self.send(value)
-        if type(effect) is Call or type(effect) is Applied:
-            self.gradient = None
-        return effect
-
-    def _forever(self) -> Generator[Any, Any, None]:
-        while True:
-            yield from self._solver.round(self.state)
-            self.gradient = None
-
-
-class IdleComputing(Computing):
-    """Nothing is computed: only when it would be ready counts."""
-
-    def from_now(self, i: int, w: SimWorker, effect: Grad) -> None:
-        context = self._context
-        source, draw = context.feed.take(i)
-        g = Pending(
-            effect.at, 0.0, context.feed.batch, None, None, None, effect.at, effect.version, source, draw, context.now
-        )
-        g.delay, due = self.span(i, w)
-        w.job = g  # type: ignore[assignment]  # it is its own job
-        if due < inf:
-            context.events.push(due, i, COMPUTED, g)
-
-    def computed(self, i: int, job: Any) -> None:
-        context = self._context
-        w: Any = context.workers[i]
-        if w.job is not job:
-            return
-        w.job, job.computed, job.work = None, context.now, context.ledger.samples
-        w.samples += job.samples
-        w.charge(job, context.now)
-        context.advance(i, w, job)
+_IDLE = -1  # there is nothing else to come
+_FOLLOW = -2  # an answer that asks for something else than a gradient has come
 
 
 class Timing(Sim):
@@ -92,30 +53,48 @@ class Timing(Sim):
         self.loss_limit = inf
         assert self.context.timing
         assert not self.context.resumable
-        link, computing = self.link, self.computing
-        plain = link.instant and link.service is not None and computing.scripts is None and not self._limited
-        if not plain or computing.feeder is not None:
+        linked = self._in_turn()
+        if not (self._usual() and (linked or self.link.instant)):
             return super().run(watcher)
+        if linked:
+            self._requests = {**self._requests, Call: self._call}
         self.prepare(watcher)
         heap = self.context.events.heap
         queue: list[Any] = []  # those of the server have a heap of their own: it is short, and the other one long
-        heappush(heap, (inf, 0, 0, -1, None))
+        heappush(heap, (inf, 0, 0, _IDLE, None))
+        self._last: tuple[float, float] = (-inf, 0)
         collecting = gc.isenabled()
         gc.disable()  # a million rows without a cycle among them
         try:
-            return self._loop(watcher, heap, queue)
+            return self._loop(watcher, heap, queue, linked)
         finally:
             if collecting:
                 gc.enable()
-            heap[:] = sorted(event for event in heap + queue if event[3] >= 0)
+            events = [event for event in heap + queue if event[3] != _IDLE]
+            heap[:] = sorted(self._unwind(events) if linked else events)
 
-    def _loop(self, watcher: Watcher, heap: list[Any], queue: list[Any]) -> str:
+    def _usual(self) -> bool:
+        """Whether all that is unusual about this cluster is the way to the server, if that."""
+        computing, cluster = self.computing, self.cluster
+        odd = cluster.slow or cluster.server.shards > 1 or any(loss.notice for loss in cluster.loss)
+        plain = self.link.service is not None and computing.scripts is None and not self._limited
+        return plain and computing.feeder is None and computing.cores is None and not odd
+
+    def _in_turn(self) -> bool:
+        """Whether messages pass the server's link one after another and none overtakes another; nobody is lost."""
+        ways, cluster = self.link.ways, self.cluster
+        narrow = ways is not None and not ways.shares and cluster.bandwidth == inf and self.task.nbytes > 0
+        return narrow and not (cluster.events or cluster.loss) and self.solver.asks <= {Grad, Call}
+
+    def _loop(self, watcher: Watcher, heap: list[Any], queue: list[Any], linked: bool) -> str:
         """The counters are local while nobody else looks at them: `_lend` puts them where others do, `_take` back."""
         workers: list[Any] = self.workers  # whose jobs are gradients here
         server, on_call, note = self.server, self.solver.on_call, self.rows.append
         assert self.link.service is not None
         service, ticks, deadline = self.link.service.next, _TICK, self.deadline
         take, batch = self.feed.take, self.feed.batch
+        latency, total = self.cluster.latency, self.cluster.server.total
+        inward, outward = self.link.ways.free if self.link.ways is not None else (0.0, 0.0)
         free, queued, served, sequence, nbytes, samples, applied, updates, enough, many = self._take()
         said: Any
         while True:
@@ -123,6 +102,7 @@ class Timing(Sim):
             now, i, _, code, data = event
             if now > deadline:
                 heappush(heap, event)
+                self._last = (deadline, inf)
                 self._lend(deadline, free, queued, served, sequence, nbytes, samples, applied, updates)
                 return "seconds"
             if code == COMPUTED:
@@ -137,37 +117,52 @@ class Timing(Sim):
                     w.delayed += delay
                     spent -= delay
                 w.computing += spent
-                w.rounds.gradient = data
-                effect = w.rounds.send(data)
+                rounds = w.rounds
+                rounds.gradient = data
+                effect = rounds.send(data)
                 if type(effect) is Call:
-                    w.rounds.gradient = None
+                    rounds.gradient = None
                     payload = effect.payload
-                    nbytes += payload.value.nbytes if type(payload) is Pending else payload_bytes(payload)
-                    begins = free if free > now else now
-                    takes = service()
-                    queued += begins - now
-                    served += takes
-                    free = begins + takes
+                    size = payload.value.nbytes if type(payload) is Pending else payload_bytes(payload)
+                    nbytes += size
                     sequence += 1
-                    heappush(queue, (free, i, sequence, SERVED, (w.life, payload)))
+                    if linked:
+                        there = now + latency
+                        there = inward = (inward if inward > there else there) + size / total
+                        w.communicating += there - now
+                        begins = free if free > there else there
+                        takes = service()
+                        free = begins + takes
+                        event = (free, i, sequence, SERVED, (w.life, payload, begins - there, takes, there))
+                    else:
+                        begins = free if free > now else now
+                        takes = service()
+                        queued += begins - now
+                        served += takes
+                        free = begins + takes
+                        event = (free, i, sequence, SERVED, (w.life, payload))
+                    heappush(queue, event)
                     continue  # nothing was applied: no mark can have been reached
                 if type(effect) is Applied:
-                    w.rounds.gradient = None
-                self._lend(now, free, queued, served, sequence, nbytes, samples, applied, updates)
+                    rounds.gradient = None
+                self._lend(now, free, queued, served, sequence, nbytes, samples, applied, updates, inward, outward)
                 self._follow(i, w, effect)
                 free, queued, served, sequence, nbytes, samples, applied, updates, enough, many = self._take()
+                inward, outward = self._ways_free()
             elif code == SERVED and workers[i].life == data[0] and workers[i].alive:
+                if linked:
+                    queued += data[2]
+                    served += data[3]
                 outgoing: list[Any] = []
                 for said in on_call(server, i, data[1]):
                     kind = type(said)
                     if kind is Applied and said.staleness is None and not said.gradient.parts:
                         g, version = said.gradient, said.version
-                        read, number, started = g.version, g.samples, g.started
+                        read, number = g.version, g.samples
                         tau = None if version is None or read is None else version - read
-                        end = g.computed
                         # fmt: off
                         note((now, said.worker, g.source, g.draw, read, version, tau, None, True, APPLIED, 0.0, number,
-                              started, end, None, None))
+                              g.started, g.computed, None, None))
                         # fmt: on
                         samples += number
                         applied += number
@@ -182,39 +177,62 @@ class Timing(Sim):
                 for message in outgoing:
                     j = message.worker
                     w = workers[j]
-                    effect = None
+                    effect, there, view = None, now, None
+                    size = 0
                     if type(message) is Reply:
                         view = message.value
-                        nbytes += view.x.nbytes if type(view) is View else payload_bytes(view)
+                        size = view.x.nbytes if type(view) is View else payload_bytes(view)
+                        nbytes += size
                         if not w.alive:
                             continue
+                    if linked:
+                        there = now + latency
+                        there = outward = (outward if outward > there else there) + size / total
+                        w.communicating += there - now
+                    if view is not None:
                         effect = w.rounds.send(view)
                         if type(effect) is Grad:
                             source, draw = take(j)
                             at = effect.at
-                            w.job = g = Pending(at, 0.0, batch, None, None, None, at, effect.version, source, draw, now)
+                            w.job = g = Pending(
+                                at, 0.0, batch, None, None, None, at, effect.version, source, draw, there
+                            )
                             for extra in w.delays:
                                 g.delay += extra.next()
+                            if linked:
+                                g.answer = view
                             sequence += 1
-                            heappush(heap, (now + (w.times.next() + g.delay), j, sequence, COMPUTED, g))
+                            due = there + (w.times.next() + g.delay)
+                            heappush(heap, (due, j, sequence, COMPUTED, g))
                             continue
-                    self._lend(now, free, queued, served, sequence, nbytes, samples, applied, updates)
+                    if there > now:
+                        sequence += 1
+                        code = CANCELLING if effect is None else _FOLLOW
+                        heappush(heap, (there, j, sequence, code, (w.life, view) if effect is None else (view, effect)))
+                        continue
+                    self._lend(now, free, queued, served, sequence, nbytes, samples, applied, updates, inward, outward)
                     if effect is None:
                         self.link.cancelling(j, (w.life, None))
                     else:
                         self._follow(j, w, effect)
                     free, queued, served, sequence, nbytes, samples, applied, updates, enough, many = self._take()
-            elif code < 0:
+                    inward, outward = self._ways_free()
+            elif code == _IDLE:
                 self._lend(self.context.now, free, queued, served, sequence, nbytes, samples, applied, updates)
                 return "idle"
             else:
-                self._lend(now, free, queued, served, sequence, nbytes, samples, applied, updates)
-                if code in (LOSE, JOIN):
-                    self._find_who_waits(queue)
-                self._handlers[code](i, data)
+                self._lend(now, free, queued, served, sequence, nbytes, samples, applied, updates, inward, outward)
+                if code == _FOLLOW:
+                    self._follow(i, workers[i], data[1])
+                else:
+                    if code in (LOSE, JOIN, NOTICE, BACK):
+                        self._find_who_waits(queue)
+                    self._handlers[code](i, data)
                 free, queued, served, sequence, nbytes, samples, applied, updates, enough, many = self._take()
+                inward, outward = self._ways_free()
             ticks -= 1
             if samples >= enough or updates >= many or not ticks:
+                self._last = (now, i)
                 self._lend(now, free, queued, served, sequence, nbytes, samples, applied, updates)
                 if (samples >= enough or updates >= many) and watcher.mark():
                     return "watcher"
@@ -233,7 +251,49 @@ class Timing(Sim):
         link, context, ledger = self.link, self.context, self.context.ledger
         context.now = now
         link.free, link.queued, link.served, context.events.sequence, context.bytes, *work = counters
-        ledger.samples, ledger.samples_applied, ledger.updates = work
+        ledger.samples, ledger.samples_applied, ledger.updates, *ways = work
+        if ways and link.ways is not None:
+            link.ways.free = ways
+
+    def _ways_free(self) -> Any:
+        return (0.0, 0.0) if self.link.ways is None else self.link.ways.free
+
+    def _call(self, i: int, w: SimWorker, effect: Call) -> None:
+        """A message sets out over the server's link, where the loop itself does not see to it."""
+        context, link = self.context, self.link
+        assert link.ways is not None
+        assert link.service is not None
+        size = payload_bytes(effect.payload)
+        context.bytes += size
+        there = link.ways.first_come(False, context.now, size)
+        w.communicating += there - context.now
+        begins = link.free if link.free > there else there
+        takes = link.service.next()
+        link.free = begins + takes
+        context.events.push(link.free, i, SERVED, (w.life, effect.payload, begins - there, takes, there))
+
+    def _unwind(self, events: list[Any]) -> list[Any]:
+        """What is on the server's link at the end, as `Sim` has it: messages and answers that have not arrived."""
+        found, link = [], self.link
+        for event in sorted(events):
+            time, i, sequence, code, data = event
+            w: Any = self.workers[i]
+            if code == SERVED:
+                *letter, wait, takes, there = data
+                if (there, i) < self._last:
+                    link.queued += wait
+                    link.served += takes
+                    event = (time, i, sequence, SERVED, tuple(letter))
+                else:
+                    event = (there, i, sequence, ARRIVED, tuple(letter))
+            elif code == COMPUTED and w.job is data and (data.started, i) > self._last:
+                w.job = None
+                self.feed.draws[i] -= 1  # it has not begun
+                event = (data.started, i, sequence, DELIVERED, (w.life, data.answer))
+            elif code == _FOLLOW:
+                event = (time, i, sequence, DELIVERED, (w.life, data[0]))
+            found.append(event)
+        return found
 
     def _find_who_waits(self, queue: list[Any]) -> None:
         """Whose call the server has not answered: those who are there, compute nothing and are not in the queue."""

@@ -32,11 +32,11 @@ class Timeline:
     served: float
 
 
-class Spans:
+class GradientSpans:
     """How long each gradient of a worker takes, delays included: `next` in the loop, all of them afterwards."""
 
-    def __init__(self, cluster: Cluster, worker: int, seed: int, dial: Dial) -> None:
-        self._sample = cluster.compute_of(worker).sample
+    def __init__(self, cluster: Cluster, worker: int, seed: int, dial: Dial, batch: int) -> None:
+        self._times = cluster.draw_times(worker, lambda first, n: batch, seed=seed, dial=dial)
         self._extra = [d.sample for d in cluster.delays_of(worker)]
         self._seed, self._worker, self._dial = seed, worker, dial
         self._blocks: list[Floats] = []
@@ -45,7 +45,7 @@ class Spans:
 
     def _make(self) -> Iterator[memoryview]:
         for block in count():
-            times = self._sample(self._dial.at(self._seed, "compute", self._worker, block), BLOCK)
+            times = self._times.block(block)
             if self._extra:
                 delay = np.zeros(BLOCK)
                 for k, sample in enumerate(self._extra):
@@ -61,6 +61,17 @@ class Spans:
         return spans, np.concatenate(self._delays)[:n] if self._extra else np.zeros(n)
 
 
+class Through:
+    """The server's own link, passed one after another: its state, and when messages and answers were through."""
+
+    def __init__(self, cluster: Cluster, nbytes: int) -> None:
+        self.latency, self.wire, self.own = cluster.latency, nbytes / cluster.server.total, nbytes / cluster.bandwidth
+        self.inward = self.outward = 0.0  # busy until then
+        self.there: list[float] = []  # of each message that was served: when it arrived ...
+        self.ready: list[float] = []  # ... and when its worker had the answer
+        self.arrive: dict[int, float] = {}  # by worker: of a message that is under way at the end
+
+
 @dataclass
 class Desk:
     """The server: messages in the order of service, whose each was and when it was finished with it."""
@@ -73,12 +84,16 @@ class Desk:
     busy: float = 0.0
     stop: tuple[float, float] = (inf, inf)
     """(time, worker) of the last event: nothing later has happened."""
+    through: Through | None = None
+    """The link in front of it, where it is narrow."""
 
 
 class Accounts:
     """Everything else, from who was served and when."""
 
-    def __init__(self, cluster: Cluster, spans: list[Spans], link: float, desk: Desk, nbytes: int, batch: int) -> None:
+    def __init__(
+        self, cluster: Cluster, spans: list[GradientSpans], link: float, desk: Desk, nbytes: int, batch: int
+    ) -> None:
         self._cluster, self._link, self._nbytes, self._batch = cluster, link, nbytes, batch
         self._desk = desk
         W = cluster.workers
@@ -97,10 +112,18 @@ class Accounts:
         after = self._place + 1  # the gradient that begins with the reply to this service
         self._sent, self._read = np.zeros(total), np.zeros(total, dtype=np.int64)
         self._sent[after], self._read[after] = ends, np.arange(1, len(who) + 1)
+        through = desk.through
+        self._travels = bool(link) or through is not None
         self._start = self._sent + link
+        if through is not None:
+            self._start[after] = through.ready
         self._start[first[:-1]] = 0.0  # initial parameters are everywhere at time 0
         self._due = self._start + span
         self._arrive = self._due + link
+        if through is not None:
+            self._arrive[self._place] = through.there
+            for i, there in through.arrive.items():
+                self._arrive[self._last[i]] = there
 
     def close(self) -> Timeline:
         desk, n, who, ends, stop = self._desk, self._batch, self._who, self._ends, self._desk.stop
@@ -142,7 +165,7 @@ class Accounts:
             if i in waiting:
                 k = waiting[i]
                 travelling.append((int(self._place[k]), "sent", (float(ends[k]), i)))
-            elif self._link and self._draw[g] and (start, i) > desk.stop:
+            elif self._travels and self._draw[g] and (start, i) > desk.stop:
                 travelling.append((g, "snapshot", (start, i)))
             elif (due, i) >= desk.stop:
                 jobs.append((i, g))
@@ -170,12 +193,22 @@ class Accounts:
         owner = np.repeat(np.arange(W), self._counts + 1)
         busy = np.bincount(owner[begun], (spent - delayed)[begun], minlength=W)
         late = np.bincount(owner[begun], delayed[begun], minlength=W)
-        messages = np.bincount(owner[computed], minlength=W) + np.bincount(self._who[:version], minlength=W)
+        linked = self._on_links(computed, owner, version)
         # A message still under way at the end was charged in full when it was sent.
-        linked = np.clip(np.minimum(self._link * messages, now - busy - late), 0.0, None)
+        linked = np.clip(np.minimum(linked, now - busy - late), 0.0, None)
         idle = np.clip(now - busy - late - linked, 0.0, None)
         names = ("computing", "delayed", "communicating", "waiting")
         return [
             {"present": now, **dict(zip(names, values, strict=True))}
             for values in zip(busy.tolist(), late.tolist(), linked.tolist(), idle.tolist(), strict=True)
         ]
+
+    def _on_links(self, computed: NDArray[np.bool_], owner: NDArray[np.int64], version: int) -> Floats:
+        """Seconds that each worker's messages and answers were under way."""
+        W, who = self._cluster.workers, self._who[:version]
+        if self._desk.through is None:
+            messages = np.bincount(owner[computed], minlength=W) + np.bincount(who, minlength=W)
+            return np.asarray(self._link * messages, dtype=np.float64)
+        there = np.bincount(owner[computed], (self._arrive - self._due)[computed], minlength=W)
+        answers = np.array(self._desk.through.ready[:version]) - self._ends[:version]
+        return np.asarray(there + np.bincount(who, answers, minlength=W), dtype=np.float64)

@@ -228,7 +228,16 @@ EXAMPLES: Mapping[str, str] = {
     "empirical": "empirical(0.1, 0.2, 0.15)",
 }
 
+SHORT: Mapping[str, str] = {"exp": "exponential"}
+
 _CALL = re.compile(r"([A-Za-z]\w*)\s*(?:\((.*)\))?", re.DOTALL)
+
+
+def _share_or_time(text: str, mean: float, what: str) -> float:
+    """A time or, in per cent, a share of the mean."""
+    if not text.strip().endswith("%"):
+        return parse_duration(text, what)
+    return mean * parse_duration(text.strip()[:-1], what) / 100
 
 
 def parse_distribution(value: object, what: str = "distribution") -> Distribution:
@@ -243,6 +252,7 @@ def parse_distribution(value: object, what: str = "distribution") -> Distributio
         except ConfigError:
             raise ConfigError(f"{what} must be {allowed}") from None
     name, inside = match.groups()
+    name = SHORT.get(name, name)
     if name not in EXAMPLES:
         raise unknown(f"distribution for {what}" if what != "distribution" else what, name, EXAMPLES)
     values = inside.split(",") if inside and inside.strip() else []
@@ -253,7 +263,7 @@ def parse_distribution(value: object, what: str = "distribution") -> Distributio
             return Constant(parse_duration(time, f"{what}: constant value"))
         case "normal" | "gamma" | "lognormal", [first, second]:
             mean = parse_duration(first, f"{what}: {name} mean")
-            std = parse_duration(second, f"{what}: {name} std")
+            std = _share_or_time(second, mean, f"{what}: {name} std")
             kinds: Mapping[str, type[Normal | Gamma | Lognormal]]
             kinds = {"normal": Normal, "gamma": Gamma, "lognormal": Lognormal}
             return kinds[name](mean, std)

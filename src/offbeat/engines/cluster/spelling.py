@@ -1,18 +1,21 @@
 """A cluster as people write it, in JSON, TOML or on the command line: one line for each of its settings."""
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from offbeat.core.errors import unknown
-from offbeat.core.units import format_duration, format_rate, parse_duration, parse_rate
+from offbeat.core.units import format_duration, parse_duration
 from offbeat.engines.cluster.distributions import parse_distribution
 from offbeat.engines.cluster.events import Event
-from offbeat.engines.cluster.links import AllReduceCost, PeerLatency
+from offbeat.engines.cluster.links import PeerLatency
+from offbeat.engines.cluster.losses import Loss
 from offbeat.engines.cluster.per_worker import PerWorker
+from offbeat.engines.cluster.rates import read_bandwidth, write_bandwidth
+from offbeat.engines.cluster.reduction_cost import AllReduceCost
+from offbeat.engines.cluster.server import ServerMachine
+from offbeat.engines.cluster.speed import Slowness, Speed
+from offbeat.engines.cluster.topology import Links
 from offbeat.engines.cluster.validity import check_count_of_workers, listed
-
-UNLIMITED = "unlimited"  # JSON has no infinity
 
 
 class Spelling(NamedTuple):
@@ -20,6 +23,8 @@ class Spelling(NamedTuple):
 
     read: Callable[[Any, int], Any]
     write: Callable[[Any], Any]
+    young: bool = False
+    """Younger than many runs, whose addresses stay: written only where it is set."""
 
 
 def _several(read: Callable[[Any, int], Any]) -> Spelling:
@@ -35,6 +40,10 @@ def _texts(values: Any) -> list[str]:
     return [str(value) for value in values]
 
 
+def _as_it_is() -> Spelling:
+    return Spelling(lambda value, _: value, lambda value: value)
+
+
 def _times(what: str) -> Spelling:
     return _several(lambda value, workers: PerWorker.parse(value, workers, what))
 
@@ -45,14 +54,6 @@ def _duration(what: str) -> Spelling:
 
 def _distribution(what: str) -> Spelling:
     return Spelling(lambda value, _: parse_distribution(value, what), str)
-
-
-def _read_bandwidth(value: Any, workers: int) -> float:
-    return math.inf if value in (UNLIMITED, "inf", math.inf) else parse_rate(value, "bandwidth")
-
-
-def _write_bandwidth(value: float) -> str:
-    return UNLIMITED if value == math.inf else format_rate(value)
 
 
 def _read_schedule(value: Any, workers: int) -> Any:
@@ -67,11 +68,11 @@ def _scheduled(row: Any) -> Any:
 
 
 SPELLINGS: Mapping[str, Spelling] = {
-    "workers": Spelling(lambda value, _: value, lambda value: value),
+    "workers": _as_it_is(),
     "compute": _times("compute"),
     "delay": _times("delay"),
     "latency": _duration("latency"),
-    "bandwidth": Spelling(_read_bandwidth, _write_bandwidth),
+    "bandwidth": Spelling(lambda value, _: read_bandwidth(value), write_bandwidth),
     "service": _distribution("service"),
     "allreduce": Spelling(lambda value, _: AllReduceCost.parse(value), str),
     "events": _several(lambda value, _: Event.parse(value)),
@@ -79,7 +80,20 @@ SPELLINGS: Mapping[str, Spelling] = {
     "memory": _duration("memory"),
     "feeder": _distribution("feeder"),
     "schedule": Spelling(_read_schedule, lambda rows: [[at, worker] for at, worker in rows]),
+    "server": Spelling(lambda value, _: ServerMachine.parse(value), ServerMachine.written, young=True),
+    "speed": _several(Speed.parse)._replace(young=True),
+    "slow": _several(Slowness.parse)._replace(young=True),
+    "cores": _as_it_is()._replace(young=True),
+    "loss": _several(Loss.parse)._replace(young=True),
+    "nodes": _as_it_is()._replace(young=True),
+    "racks": _as_it_is()._replace(young=True),
+    "link": Spelling(lambda value, _: Links.parse(value), Links.written, young=True),
 }
+SECTIONS: Mapping[str, tuple[str, ...]] = {
+    "server": tuple(ServerMachine.__dataclass_fields__),
+    "link": tuple(Links.__dataclass_fields__),
+}
+"""Settings with keys of their own: `server.bandwidth`."""
 
 
 def read(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -94,5 +108,10 @@ def read(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def written(cluster: Any) -> dict[str, Any]:
     """Plain values that `read` makes the same fields of. What is None is left out, because TOML has no null."""
-    values = {name: getattr(cluster, name) for name in SPELLINGS}
-    return {name: SPELLINGS[name].write(value) for name, value in values.items() if value is not None}
+    usual = {name: field.default for name, field in cluster.__dataclass_fields__.items()}
+    found = {}
+    for name, spelling in SPELLINGS.items():
+        value = getattr(cluster, name)
+        if value is not None and not (spelling.young and value == usual[name]):
+            found[name] = spelling.write(value)
+    return found

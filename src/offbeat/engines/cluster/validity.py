@@ -1,9 +1,10 @@
 """What the parts of a cluster are checked for, wherever they come from."""
 
+import math
 from typing import Any
 
 from offbeat.core.errors import ConfigError
-from offbeat.core.units import parse_duration, shown
+from offbeat.core.units import parse_duration, parse_rate, shown
 
 MOST_WORKERS = 1_000_000  # a slip of the finger should not fill the memory
 
@@ -28,6 +29,20 @@ def seconds(value: object, what: str) -> float:
     if not is_number(value):
         raise ConfigError(f"{what} must be a finite number of seconds from 0, got {shown(value)}")
     return parse_duration(value, what)
+
+
+def bandwidth(value: Any, what: str) -> float:
+    """Bytes per second above 0, or infinity."""
+    if not is_number(value) or not value > 0:
+        raise ConfigError(f"{what} must be above 0 bytes per second, got {shown(value)}")
+    return math.inf if value == math.inf else parse_rate(value, what)
+
+
+def factor(value: Any, what: str) -> float:
+    """How many times as fast, or as slow."""
+    if not is_number(value) or not 0 < value < math.inf:
+        raise ConfigError(f"{what} must be a finite factor above 0, such as '2x', got {shown(value)}")
+    return float(value)
 
 
 def listed(value: Any, what: str) -> tuple[Any, ...]:

@@ -9,11 +9,17 @@ from offbeat.core.task import Task
 from offbeat.engines.cluster import Cluster
 
 
-def world_of(cluster: Cluster, task: Task, feed: Feed, seed: int) -> World:
-    """What a rule may know of its surroundings."""
-    present = tuple(i for i in range(cluster.workers) if cluster.first_join(i) == 0)
-    joining = tuple(sorted({e.worker for e in cluster.events if e.kind == "join" and e.at > 0}))
-    return World(cluster.workers, task.layout, present, feed.batch, task.size, seed, joining)
+def world_of(cluster: Cluster, task: Task, feed: Feed, seed: int, start: int | None = None) -> World:
+    """What a rule may know of its surroundings. `start`: so many workers begin, and the others may join later."""
+    begin = range(cluster.workers)[:start]
+    present = tuple(i for i in begin if cluster.first_join(i) == 0)
+    joining = {e.worker for e in cluster.events if e.kind == "join" and e.at > 0} | {
+        *range(len(begin), cluster.workers)
+    }
+    for loss in cluster.loss:
+        if loss.back is not None:
+            joining |= set(range(cluster.workers) if loss.workers is None else loss.workers)
+    return World(cluster.workers, task.layout, present, feed.batch, task.size, seed, tuple(sorted(joining)))
 
 
 def lacking(offered: Iterable[type], solver: Solver | type[Solver]) -> str | None:

@@ -15,6 +15,7 @@ class Reduction:
     def __init__(self, context: Context) -> None:
         self._context = context
         self.waiting: dict[int, AllReduce] = {}
+        self._last: tuple[Any, float] = (None, 0.0)
 
     def begin(self, i: int, w: SimWorker, effect: AllReduce) -> None:
         self.waiting[i] = effect
@@ -43,10 +44,17 @@ class Reduction:
         passes = min(len(given), 2)
         size = payload_bytes(answer.value)
         context.bytes += passes * size * (len(alive) - 1)
-        takes = passes / 2 * context.cluster.allreduce_time(size, len(alive), asked[0].group)
+        takes = passes / 2 * self._seconds(size, tuple(alive), asked[0].group)
         for i in alive:
             context.workers[i].communicating += takes
         context.events.push(context.now + takes, -1, REDUCED, (answer, [(i, context.workers[i].life) for i in alive]))
+
+    def _seconds(self, size: int, alive: tuple[int, ...], group: int | None) -> float:
+        """What it costs; remembered, because where workers are on nodes every step is looked at."""
+        key = (size, alive, group)
+        if key != self._last[0]:
+            self._last = (key, self._context.cluster.allreduce_time(size, len(alive), group, alive))
+        return self._last[1]
 
     def end(self, _: int, data: tuple[Any, list[tuple[int, int]]]) -> None:
         answer, lives = data

@@ -11,6 +11,7 @@ from offbeat.engines.cluster import Cluster
 from offbeat.engines.pool import Job, Pool
 from offbeat.engines.running.gradients import compute, stamp
 from offbeat.engines.sim.context import Context
+from offbeat.engines.sim.cores import Cores, share_cores
 from offbeat.engines.sim.event_heap import COMPUTED, FED
 from offbeat.engines.sim.sim_worker import SimWorker
 
@@ -28,13 +29,14 @@ class Computing:
             draw = cluster.feeder.sample
             self.feeder = Draws(draw, seed=context.seed, stream="feeder", source=0, dial=context.dial)
         self._fed = 0.0  # ... is busy until then
+        self.cores = Cores(context, self._ready) if share_cores(cluster) else None
         # A single worker has one gradient in flight: a pool could only add overhead.
         self.pool = Pool(self._compute, threads if cluster.workers > 1 else 0)
 
     # -- starting -----------------------------------------------------------------------------------------------
 
     def begin(self, i: int, w: SimWorker, effect: Grad) -> None:
-        if self._quota is not None and w.samples >= self._quota:
+        if (self._quota is not None and w.samples >= self._quota) or i in self._context.leaving:
             self._context.leave(i)
             return
         if self.feeder is None or w.fed:
@@ -69,20 +71,31 @@ class Computing:
         context = self._context
         source, draw = context.feed.take(i)
         job = Job(effect.at, effect.version, w.buffers, source, draw, context.now)
-        job.delay, job.due = self.span(i, w)
         w.job = job
-        if job.due < inf:
-            context.events.push(job.due, i, COMPUTED, job)
+        if self.cores is None:
+            job.delay, job.due = self.span(i, w)
+            if job.due < inf:
+                context.events.push(job.due, i, COMPUTED, job)
+        else:
+            job.delay, work = self.parts(w)
+            job.due = context.now + job.delay + work  # with a core of its own: in which order the pool computes
+            self.cores.begin(i, job.delay, work)
         self.dispatch(job)
 
     def span(self, i: int, w: SimWorker) -> tuple[float, float]:
         """How much of worker i's next gradient is injected delay, and when it is due."""
-        now, delay = self._context.now, 0.0
+        now = self._context.now
         if self.scripts is not None:
-            return delay, self._scripted(i, w)
+            return 0.0, self._scripted(i, w)
+        delay, work = self.parts(w)
+        return delay, now + (work + delay) if w.pace is None else w.pace.due(now + delay, work)
+
+    def parts(self, w: SimWorker) -> tuple[float, float]:
+        """The injected delay of the worker's next gradient, and how long it computes at its usual speed."""
+        delay = 0.0
         for extra in w.delays:
             delay += extra.next()
-        return delay, now + (w.times.next() + delay)
+        return delay, w.times.next()
 
     def _scripted(self, i: int, w: SimWorker) -> float:
         assert self.scripts is not None
@@ -124,6 +137,10 @@ class Computing:
             return
         context.advance(i, w, g)
 
+    def _ready(self, i: int) -> None:
+        """Its share of a core has brought a worker to its end."""
+        self.computed(i, self._context.workers[i].job)
+
     def _suspicious(self, i: int, g: Gradient) -> bool:
         """The watcher sees the loss; True if that ends the run."""
         self._context.suspect = f"worker {i}, batch {g.draw}"
@@ -135,6 +152,8 @@ class Computing:
         w = context.workers[i]
         if w.job is not None:
             job, w.job = w.job, None
+            if self.cores is not None:
+                self.cores.drop(i)
             self.pool.cancel(job)
             w.charge(job, context.now)
             self.note_unfinished(i, job, outcome)
@@ -146,12 +165,15 @@ class Computing:
     # -- for a checkpoint ---------------------------------------------------------------------------------------
 
     def saved(self) -> dict[str, Any]:
-        return {"fed": self._fed, "feeder": None if self.feeder is None else self.feeder.position}
+        cores = None if self.cores is None else self.cores.saved()
+        return {"fed": self._fed, "feeder": None if self.feeder is None else self.feeder.position, "cores": cores}
 
     def load(self, saved: dict[str, Any]) -> None:
         self._fed = saved["fed"]
         if self.feeder is not None:
             self.feeder.position = saved["feeder"]
+        if self.cores is not None:
+            self.cores.load(saved["cores"])
 
 
 def split_schedule(cluster: Cluster) -> list[list[float]] | None:

@@ -1,6 +1,7 @@
 """A simulated run, as its parts see it: who is there, what time it is, what comes next, what is written down."""
 
 from collections.abc import Callable
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -37,7 +38,8 @@ class Context:
         self.suspicious: Callable[[float], bool] = lambda loss: False
         self.suspect = ""  # whose loss that is
         self.dial = Dial()
-        self.workers = [SimWorker(i, cluster, seed, self.initial.buffers, self.dial) for i in range(cluster.workers)]
+        make = partial(SimWorker, cluster=cluster, feed=feed, seed=seed, buffers=self.initial.buffers, dial=self.dial)
+        self.workers = [make(i) for i in range(cluster.workers)]
         self.events = Events()
         self.ledger = Ledger(gap=gap)
         self.serving = Serving(solver, solver.init_server(self.initial.x, self.world), self.ledger, self.world.present)
@@ -47,6 +49,8 @@ class Context:
         """Answers what a worker's rule waits for, and does what it asks for next. Set by the engine."""
         self.leave: Callable[[int], None]
         """A worker goes for good, or until it joins again. Set by the engine."""
+        self.leaving: set[int] = set()
+        """Workers that have been told that they will be lost: they begin no other gradient."""
 
     def void(self, i: int, life: int) -> bool:
         """Whether worker i was lost since: what it had under way is lost with it."""

@@ -11,6 +11,7 @@ from offbeat.engines.running.rounds import Rounds
 from offbeat.engines.sim.all_reduce import Reduction
 from offbeat.engines.sim.computing import Computing
 from offbeat.engines.sim.context import Context
+from offbeat.engines.sim.departures import Departures
 from offbeat.engines.sim.event_heap import COMPUTED, Event
 from offbeat.engines.sim.peers import Peers
 from offbeat.engines.sim.server_link import ServerLink
@@ -27,6 +28,7 @@ class Parts(NamedTuple):
     reduction: Reduction
     peers: Peers
     memory: SharedMemory
+    departures: Departures
 
 
 def save(context: Context, parts: Parts, started: bool, tensors: dict[str, Any]) -> Any:
@@ -49,6 +51,7 @@ def save(context: Context, parts: Parts, started: bool, tensors: dict[str, Any])
         "link": parts.link.saved(),
         "memory": parts.memory.saved(),
         "peers": parts.peers.saved(),
+        "departures": parts.departures.saved(),
     }
     return context.codec.encode(tree, tensors)
 
@@ -65,8 +68,9 @@ def restore(
     serving, solver = context.serving, context.solver
     serving.state = solver.load_server(tree["server"], context.initial.x, context.world)
     serving.there, serving.waiting = tree["serving"]
-    for name in ("computing", "link", "memory", "peers"):
-        getattr(parts, name).load(tree[name])
+    for name in ("computing", "link", "memory", "peers", "departures"):
+        if name in tree:  # what is younger than the checkpoint has nothing to remember
+            getattr(parts, name).load(tree[name])
     pending = {}
     for i, (w, saved) in enumerate(zip(context.workers, tree["workers"], strict=True)):
         w.load(saved)

@@ -1,12 +1,15 @@
 """One simulated worker: its rule at work, the gradient it computes, and where its time went."""
 
+from functools import partial
 from typing import Any
 
+from offbeat.core.feed import Feed
 from offbeat.core.seeds import Dial, Draws
 from offbeat.core.task import Buffers
 from offbeat.engines.cluster import Cluster
 from offbeat.engines.pool import Job
 from offbeat.engines.running.rounds import Rounds
+from offbeat.engines.sim.pace import Pace
 
 _KEPT = ("alive", "life", "samples", "computing", "delayed", "communicating", "present", "arrived", "script", "fed")
 
@@ -25,6 +28,7 @@ class SimWorker:
         "fed",
         "job",
         "life",
+        "pace",
         "present",
         "rounds",
         "samples",
@@ -32,8 +36,9 @@ class SimWorker:
         "times",
     )
 
-    def __init__(self, i: int, cluster: Cluster, seed: int, buffers: Buffers, dial: Dial) -> None:
-        self.times = Draws(cluster.compute_of(i).sample, seed=seed, stream="compute", source=i, dial=dial)
+    def __init__(self, i: int, cluster: Cluster, feed: Feed, seed: int, buffers: Buffers, dial: Dial) -> None:
+        self.times = cluster.draw_times(i, partial(feed.sizes, i), seed=seed, dial=dial)
+        self.pace = Pace(cluster, i, seed, dial) if cluster.slow and cluster.slowness_of(i) else None
         self.delays = [
             Draws(d.sample, seed=seed, stream=f"delay{k}", source=i, dial=dial)
             for k, d in enumerate(cluster.delays_of(i))
@@ -89,6 +94,8 @@ class SimWorker:
         kept = {name: getattr(self, name) for name in _KEPT}
         rounds = None if self.rounds is None else (self.rounds.start, self.rounds.told)
         positions = (self.times.position, [d.position for d in self.delays])
+        if self.pace is not None:
+            kept["pace"] = self.pace.saved()
         return {**kept, "buffers": self.buffers, "rounds": rounds, "positions": positions, "job": _saved_job(self.job)}
 
     def load(self, saved: dict[str, Any]) -> None:
@@ -97,6 +104,8 @@ class SimWorker:
         self.times.position, positions = saved["positions"]
         for delay, position in zip(self.delays, positions, strict=True):
             delay.position = position
+        if self.pace is not None:
+            self.pace.load(saved["pace"])
         if saved["job"] is not None:
             x, version, source, draw, started, due, delay = saved["job"]
             self.job = Job(x, version, self.buffers, source, draw, started)

@@ -38,6 +38,7 @@ from offbeat.engines.sim import saving as checkpoint
 from offbeat.engines.sim.all_reduce import Reduction
 from offbeat.engines.sim.computing import Computing
 from offbeat.engines.sim.context import Context
+from offbeat.engines.sim.departures import Departures
 from offbeat.engines.sim.event_heap import CODES, JOIN, LOSE
 from offbeat.engines.sim.peers import Peers
 from offbeat.engines.sim.readings import Readings
@@ -61,7 +62,9 @@ class Sim(Readings):
     asks: ClassVar[frozenset[type]] = EVERY_REQUEST
     clock: ClassVar[str] = "virtual"
     incidents: ClassVar[tuple[str, ...]] = ()
+    machines: ClassVar[tuple[str, ...]] = ()
     lost_updates: ClassVar[int] = 0
+    revisions: ClassVar[int] = 0
     waiting: ClassVar[str] = ""
     journal: list[tuple[float, str, int, int]] | None = None  # its order is chosen: the same seed is a replay
 
@@ -88,6 +91,8 @@ class Sim(Readings):
         self.computing = self._make_computing(threads, samples_per_worker)
         self.link = ServerLink(context, self.computing)
         self.reduction, self.peers, self.memory = Reduction(context), Peers(context), SharedMemory(context)
+        self.departures = Departures(context, self._on_lose, self._on_join)
+        cores, ways = self.computing.cores, self.link.ways
         self._handlers: tuple[Callable[[int, Any], None], ...] = (
             self.computing.computed,
             self.computing.batch_arrived,
@@ -102,6 +107,11 @@ class Sim(Readings):
             self.link.cancelling,
             self._on_lose,
             self._on_join,
+            *((_never,) * 3 if cores is None else (cores.woken, cores.shared, cores.changed)),
+            *((_never,) * 2 if ways is None else (ways.entered, ways.passed)),
+            self.departures.noticed,
+            self.departures.taken,
+            self.departures.back,
         )
         assert len(self._handlers) == len(CODES)
         self._requests: Mapping[type, Callable[[int, SimWorker, Any], None]] = {
@@ -159,6 +169,7 @@ class Sim(Readings):
             for event in self.cluster.events:
                 if event.at > 0 or event.kind == "lose":
                     context.events.push(event.at, event.worker, LOSE if event.kind == "lose" else JOIN, None)
+            self.departures.prepare()
             for i in context.world.present:  # everybody is there before anybody does anything
                 self._enter(i, context.initial.x)
             for i in context.world.present:
@@ -270,4 +281,9 @@ class Sim(Readings):
             self.reduction.waiting[i] = pending[i]
 
     def _parts(self) -> checkpoint.Parts:
-        return checkpoint.Parts(self.computing, self.link, self.reduction, self.peers, self.memory)
+        return checkpoint.Parts(self.computing, self.link, self.reduction, self.peers, self.memory, self.departures)
+
+
+def _never(i: int, _: Any) -> None:
+    """What this cluster has no part for."""
+    raise AssertionError(f"an event of worker {i} that nobody can have sent")

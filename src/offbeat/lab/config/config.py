@@ -10,6 +10,7 @@ from offbeat.core.errors import ConfigError
 from offbeat.engines.cluster import Cluster
 from offbeat.lab.config.sections import (
     BudgetConfig,
+    ConfigSection,
     DataConfig,
     EvaluateConfig,
     LocalConfig,
@@ -18,14 +19,13 @@ from offbeat.lab.config.sections import (
     RecordConfig,
     ScaleConfig,
     ScheduleConfig,
-    Section,
     SolverConfig,
     TaskConfig,
 )
 from offbeat.lab.engines import entry
 
 
-class Config(Section):
+class Config(ConfigSection):
     """One run, complete. `run.json` holds it; `offbeat show RUN --toml` prints it; `offbeat run` takes it back."""
 
     task: TaskConfig
@@ -52,7 +52,10 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _cluster(self) -> "Config":
-        self.cluster_value()  # its own errors name the key
+        workers = self.cluster_value().workers  # its own errors name the key
+        start, floor = self.local.start or workers, self.local.floor or 1
+        if not floor <= start <= workers:
+            raise ValueError(f"local.floor <= local.start <= cluster.workers, got {floor}, {start} and {workers}")
         return self
 
     def cluster_value(self) -> Cluster:
@@ -82,7 +85,10 @@ class Config(Section):
     def plain(self) -> dict[str, Any]:
         """JSON and TOML values, without what is not set."""
         values: dict[str, Any] = _without_none(self.model_dump(mode="json"))
-        if self.ray == RayConfig():  # younger than many runs, whose addresses stay
+        for name in RayConfig.YOUNGER:
+            if getattr(self.ray, name) == RayConfig.model_fields[name].default:
+                values["ray"].pop(name, None)
+        if self.ray == RayConfig():
             del values["ray"]
         return values
 

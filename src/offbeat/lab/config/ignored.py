@@ -39,6 +39,8 @@ IGNORED: Mapping[str, Ignored] = {
     "local.on_loss": Ignored(lambda c: c.engine not in _REAL, "unless engine is 'local', 'ray' or 'debug'"),
     "local.patience": Ignored(lambda c: c.engine not in ("local", "ray"), "unless engine is 'local' or 'ray'"),
     "local.restarts": Ignored(lambda c: c.engine not in _REAL, "unless engine is 'local', 'ray' or 'debug'"),
+    "local.start": Ignored(lambda c: c.engine not in _REAL, "unless engine is 'local', 'ray' or 'debug'"),
+    "local.floor": Ignored(lambda c: c.engine not in _REAL, "unless engine is 'local', 'ray' or 'debug'"),
     **{
         f"ray.{name}": Ignored(lambda c: c.engine != "ray", "unless engine is 'ray'") for name in RayConfig.model_fields
     },

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from offbeat.core.errors import ConfigError, unknown
 from offbeat.core.units import shown
-from offbeat.engines.cluster import Cluster
+from offbeat.engines.cluster import SECTIONS, Cluster
 from offbeat.lab.config.config import Config
 
 LENGTHS = ("epochs", "samples", "updates", "seconds")
@@ -59,9 +59,15 @@ def _keys(kind: type[BaseModel], prefix: str = "") -> Iterator[str]:
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             yield from _keys(field.annotation, f"{prefix}{name}.")
         elif name == "cluster":
-            yield from (f"cluster.{k}" for k in Cluster.__dataclass_fields__)
+            yield from (f"cluster.{k}" for k in cluster_keys())
         else:
             yield prefix + name
+
+
+def cluster_keys() -> Iterator[str]:
+    """Those of a cluster, with the keys of its own sections: `server.bandwidth`."""
+    for name in Cluster.__dataclass_fields__:
+        yield from (f"{name}.{key}" for key in SECTIONS[name]) if name in SECTIONS else (name,)
 
 
 def check_keys(values: Mapping[str, Any]) -> None:
@@ -78,7 +84,7 @@ def check_keys(values: Mapping[str, Any]) -> None:
         if name in NAMED:
             continue
         for field in section:
-            if f"{name}.{field}" not in known:
+            if f"{name}.{field}" not in known and not (name == "cluster" and field in SECTIONS):
                 raise unknown("key", f"{name}.{field}", known)
 
 

@@ -7,9 +7,9 @@ from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from offbeat.engines.cluster import Cluster
+from offbeat.engines.cluster import UNLIMITED, Cluster, Links
 from offbeat.lab.config.config import Config
-from offbeat.lab.config.keys import known_keys
+from offbeat.lab.config.keys import cluster_keys, known_keys
 
 
 class Key(NamedTuple):
@@ -33,17 +33,44 @@ MEANING: Mapping[str, tuple[str, str]] = {
     ),
     "optimizer.first": ("another optimizer for the first samples", "{name = 'adam', lr = 0.001, for = '1epochs'}"),
     "cluster.workers": ("number of workers", "8"),
-    "cluster.compute": ("time of a mini-batch, for all or by worker", "['10ms', '40ms@0']"),
+    "cluster.compute": (
+        "time of a mini-batch, for all or by worker; also by its samples, '2ms + 0.12ms/sample', or 'trace(times.csv)'",
+        "['10ms', '40ms@0']",
+    ),
     "cluster.delay": ("extra delay of a mini-batch, for all or by worker", "['normal(30ms,5ms)@2-3']"),
     "cluster.latency": ("time a message takes, whatever its size", "1ms"),
     "cluster.bandwidth": ("of each link between a worker and the server", "1Gbit/s"),
     "cluster.service": ("time the server is busy with a message", "100us"),
-    "cluster.allreduce": ("how workers sum among themselves", "ring"),
+    "cluster.allreduce": ("how workers sum among themselves: ring, hierarchical(8), halving-doubling, auto", "auto"),
     "cluster.events": ("workers that leave and join", "['lose 3 at 55ms', 'join 4 at 33ms']"),
     "cluster.peers": ("latency between two workers that exchange parameters", "['2ms', '5ms@0>1']"),
     "cluster.memory": ("time of one pass over a shared vector", "1us"),
     "cluster.feeder": ("time of a node that makes each batch, before a worker can begin with it", "2ms"),
     "cluster.schedule": ("who arrives when, given outright", "[[0.01, 0], [0.02, 1]]"),
+    "cluster.server.bandwidth": ("of the server's own link, each way, which all messages share", "10Gbps"),
+    "cluster.server.sharing": ("one message after another (fifo), or all at once with equal shares (fair)", "fair"),
+    "cluster.server.shards": ("machines that hold a part of the vector each, with one coordinator", "4"),
+    "cluster.speed": ("how many times as fast workers compute", "['2x@0-1']"),
+    "cluster.slow": (
+        "how many times as slow workers are, for good or for a while",
+        "['3x for exp(20s) every exp(200s)']",
+    ),
+    "cluster.cores": (
+        "of each node, shared equally by its workers that compute; one for each worker unless given",
+        "2",
+    ),
+    "cluster.loss": (
+        "workers that are lost at random and come back",
+        "['every exp(1h), back after lognormal(60s, 30s)']",
+    ),
+    "cluster.nodes": ("machines that the workers are on; each on its own unless given", "2"),
+    "cluster.racks": ("racks that the nodes are in; one unless given", "2"),
+    "cluster.link.inside": (
+        "latency and bandwidth inside a node; those of a worker's link unless given",
+        "2us, 100Gbps",
+    ),
+    "cluster.link.between": ("likewise, of a node's link to other nodes", "50us, 10Gbps"),
+    "cluster.link.racks": ("likewise, of a rack's link to other racks; that of a node unless given", "100us, 40Gbps"),
     "data.batch": ("samples of one worker's mini-batch", "64"),
     "data.global_batch": ("samples of a mini-batch shared by the workers", "256"),
     "data.first_batch": ("the batch grows from this", "8"),
@@ -79,9 +106,12 @@ MEANING: Mapping[str, tuple[str, str]] = {
     "local.on_loss": ("what happens when a process is lost", "leave out"),
     "local.patience": ("after how long a silent process is taken for lost", "2min"),
     "local.restarts": ("how many lost processes are started again", "5"),
+    "local.start": ("with how many of the workers it begins; all unless given (`offbeat scale` brings more)", "4"),
+    "local.floor": ("as few workers as it goes on with; 1 unless given", "2"),
     "ray.address": ("of a running Ray cluster; without, a Ray is started on this machine", "10.0.0.1:6379"),
     "ray.transport": ("how vectors travel: over sockets of our own, or through Ray's calls", "actor"),
     "ray.encryption": ("of vectors on their way; auto: where they cross machines", "off"),
+    "ray.shared_memory": ("whether vectors of workers on the server's machine go through memory", "off"),
     "ray.cpus": ("set aside for each worker", "2"),
     "ray.gpus": ("set aside for each worker", "1"),
     "ray.server_cpus": ("set aside for the server", "1"),
@@ -89,6 +119,13 @@ MEANING: Mapping[str, tuple[str, str]] = {
     "ray.wait": ("how long to wait for places", "10min"),
     "seed": ("of everything random", "7"),
     "on_divergence": ("whether a run that diverges goes on", "continue"),
+}
+
+
+_YOUNG: Mapping[str, Any] = {"server.bandwidth": UNLIMITED, "server.sharing": "fifo", "server.shards": 1}
+"""What a cluster does not write unless it is set, and what it then is."""
+_KINDS = dict.fromkeys(("cores", "nodes", "racks"), "whole number") | {
+    f"link.{name}": "text" for name in Links.__dataclass_fields__
 }
 
 
@@ -113,9 +150,11 @@ def _usual(kind: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, tuple
 def _cluster() -> Iterator[tuple[str, tuple[str, Any]]]:
     """A cluster's own fields, as they are written."""
     written = Cluster.parse(workers=4).to_dict()
-    for name in Cluster.__dataclass_fields__:
-        value = written.get(name)
+    for name in cluster_keys():
+        value = written.get(name, _YOUNG.get(name))
         kind = {int: "whole number", list: "list", NoneType: "list"}.get(type(value), "text")
+        if value is None and name in _KINDS:
+            kind = _KINDS[name]
         yield name, (kind, value)
 
 

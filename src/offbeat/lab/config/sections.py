@@ -1,7 +1,7 @@
 """The sections of a configuration, each a frozen, validated record."""
 
 from math import isfinite
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
@@ -13,7 +13,7 @@ from offbeat.engines.cluster import MOST_WORKERS
 Factor = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class Section(BaseModel):
+class ConfigSection(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     @field_validator("*", mode="before")
@@ -25,7 +25,7 @@ class Section(BaseModel):
         return value
 
 
-class Open(Section):
+class Open(ConfigSection):
     """A section whose further keys belong to what `name` chooses, which checks them itself."""
 
     model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
@@ -57,7 +57,7 @@ class OptimizerConfig(Open):
         return lr
 
 
-class DataConfig(Section):
+class DataConfig(ConfigSection):
     batch: int | None = Field(None, ge=1, lt=2**31)  # per worker
     global_batch: int | None = Field(None, ge=1, lt=2**31)  # shared by the workers
     first_batch: int | None = Field(None, ge=1, lt=2**31)  # the batch grows from this ...
@@ -95,7 +95,7 @@ class DataConfig(Section):
         return self
 
 
-class BudgetConfig(Section):
+class BudgetConfig(ConfigSection):
     epochs: float | None = Field(None, gt=0)
     samples: int | None = Field(None, ge=1, le=LARGEST)
     updates: int | None = Field(None, ge=1, le=LARGEST)
@@ -120,7 +120,7 @@ class BudgetConfig(Section):
         return Budget(amount, None if self.until is None else Target.parse(self.until), self.per)
 
 
-class EvaluateConfig(Section):
+class EvaluateConfig(ConfigSection):
     every: str = "1epochs"
     patience: int | None = Field(None, ge=1)  # stop after so many evaluations without improvement
     keep_best: bool = True
@@ -134,7 +134,7 @@ class EvaluateConfig(Section):
         return str(amount)
 
 
-class ScheduleConfig(Section):
+class ScheduleConfig(ConfigSection):
     """The learning rate over the work clock (samples), whatever the number of updates."""
 
     kind: Literal["constant", "polynomial", "multistep", "exponential", "cosine"] = "constant"
@@ -154,7 +154,7 @@ class ScheduleConfig(Section):
         return value
 
 
-class ScaleConfig(Section):
+class ScaleConfig(ConfigSection):
     """What changes with the number of workers, against a reference number of them.
 
     `lr = "linear"` is Goyal's rule for synchronous SGD; `lr = "inverse", batch = "inverse"` is jain2018's for
@@ -166,18 +166,20 @@ class ScaleConfig(Section):
     batch: Literal["none", "inverse"] = "none"
 
 
-class RecordConfig(Section):
+class RecordConfig(ConfigSection):
     gap: bool = True
     saves_per_epoch: float = Field(0, ge=0, le=1_000_000)
     diagnose_every: int | None = Field(None, ge=1)  # compare every so many gradients with the fresh one
 
 
-class LocalConfig(Section):
+class LocalConfig(ConfigSection):
     """Real processes, on one machine or many: what happens when one is lost, and when a silent one counts as lost."""
 
     on_loss: Literal["restart", "leave out"] = "restart"
     patience: str = "60s"
     restarts: int = Field(20, ge=0, le=1_000_000)
+    start: int | None = Field(None, ge=1, le=MOST_WORKERS)
+    floor: int | None = Field(None, ge=1, le=MOST_WORKERS)
 
     @field_validator("patience", mode="before")
     @classmethod
@@ -187,12 +189,15 @@ class LocalConfig(Section):
         return patience if isinstance(patience, str) else f"{patience:g}s"
 
 
-class RayConfig(Section):
+class RayConfig(ConfigSection):
     """The ray engine: which cluster, where its processes are placed, and how their bytes travel."""
 
+    YOUNGER: ClassVar = ("shared_memory",)
+    """Settings that older runs do not know: while they are as they come, the address of a run stays what it was."""
     address: str | None = Field(None, min_length=1)
     transport: Literal["zmq", "actor"] = "zmq"
     encryption: Literal["auto", "on", "off"] = "auto"
+    shared_memory: Literal["auto", "off"] = "auto"
     cpus: float = Field(1.0, ge=0, le=4096)
     gpus: float = Field(0.0, ge=0, le=64)
     server_cpus: float = Field(0.0, ge=0, le=4096)

@@ -7,11 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from offbeat.core.errors import ConfigError
+from offbeat.core.units import format_size
+
+_MOST_BYTES = 16 << 20
 
 
 def read_toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        with open(path, "rb") as file:  # which may be a pipe, and without end
+            data = file.read(_MOST_BYTES + 1)
+        if len(data) > _MOST_BYTES:
+            raise ConfigError(f"{path} has more than {format_size(_MOST_BYTES)}: that is no configuration")
+        return tomllib.loads(data.decode())
     except OSError as e:
         raise ConfigError(f"cannot read {path}: {e.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
