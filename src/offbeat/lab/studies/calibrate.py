@@ -1,162 +1,177 @@
-"""`offbeat calibrate`: a cluster for the simulator, fitted to a real run, and how well it predicts others."""
+"""`offbeat calibrate`: a cluster for the simulator, fitted to real runs or recordings."""
 
-from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from itertools import pairwise
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import fmean, median, pstdev
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from offbeat.core.budget import Target
-from offbeat.core.errors import ConfigError, StoreError
-from offbeat.core.seeds import Draws
-from offbeat.engines.cluster import Cluster, PerWorker
-from offbeat.engines.cluster.distributions import Constant, Lognormal
-from offbeat.folders.description import ENDED
-from offbeat.folders.run_files import RunFiles, rows
-from offbeat.lab.config import make, to_toml
+import numpy as np
+
+from offbeat.core.errors import ConfigError
+from offbeat.core.units import counted, format_duration, format_rate
+from offbeat.engines.cluster import Cluster, PerWorker, Slowness, Speed
+from offbeat.engines.cluster.batch_times import PerSample
+from offbeat.engines.cluster.distributions import Constant, Exponential, Lognormal
+from offbeat.folders.recordings import is_recording, read_recording
+from offbeat.folders.run_files import RunFiles
+from offbeat.lab.clusters import FORMAT
+from offbeat.lab.config import to_toml
+from offbeat.lab.fitting.computing_fit import ComputingFit, fit_computing
+from offbeat.lab.fitting.evidence import Evidence, cluster_of, of_recording, of_run
+from offbeat.lab.fitting.exchanges import Exchanges, fit_exchanges
+from offbeat.lab.fitting.noise_fit import FittedSpells, NoiseFit, fit_noise
 from offbeat.lab.runs.conditions import cores
-from offbeat.lab.runs.execute import execute
-from offbeat.lab.runs.plan import build
-from offbeat.lab.runs.trust import check_trusted
 
-_WARM = 3  # first gradients of a worker, slower than all others
-_APART = 1.1  # workers whose mean times differ by more get entries of their own
-_FEWEST = 20
-_HELD = 0.001  # seconds
-
-Row = Mapping[str, Any]
+if TYPE_CHECKING:
+    from offbeat.report.pages.page import Page
 
 
-def calibrate(path: Path) -> Cluster:
-    """The cluster that a real run was: compute time, latency each way and service time from its trace."""
-    run = RunFiles.open(path)
-    if run.clock != "wall":
-        raise ConfigError(f"{path} has no wall times to learn from: it ran on the {run.info.engine} engine")
-    if run.status not in ENDED:
-        raise StoreError(f"{path} is {run.status}: only a finished run can be calibrated")
-    cluster = cluster_of(run)
-    wanted = rows(run.trace(), "worker", "draw", "applied", "samples", "started", "computed", "time")
-    useful = [r for r in wanted if r["applied"] and r["samples"] and r["draw"] is not None]
-    times = compute_times(useful, cluster, run.seed)
-    if sum(map(len, times.values())) < _FEWEST:
-        raise ConfigError(f"{path} has too few gradients: {_FEWEST} are needed after the first {_WARM} of each worker")
-    calls = [e for e in rows(run.arrivals(), "time", "what", "worker") if e["what"] == "call"]
-    busy = run.summary["server_busy_share"] or 0.0
-    service = busy * (run.seconds or 0.0) / len(calls) if calls else 0.0
+@dataclass(frozen=True)
+class Calibration:
+    """A cluster, what it was fitted to, and what that could not tell. In a notebook it shows itself."""
+
+    cluster: Cluster
+    evidence: Sequence[Evidence]
+    computing: ComputingFit
+    noise: NoiseFit
+    exchanges: Exchanges
+
+    @property
+    def model(self) -> str:
+        """Whose batches the compute times are."""
+        return self.evidence[0].model
+
+    @property
+    def unknown(self) -> list[str]:
+        """What the runs cannot tell, in words."""
+        others = sorted({e.model for e in self.evidence} - {self.model})
+        found = [f"compute of {name}: it is fitted to {self.model}" for name in others]
+        found += [*self.computing.unknown, *self.exchanges.unknown]
+        if not self.noise.between:
+            found.append("the noise between equal runs: no two are equal")
+        return found
+
+    def page(self) -> "Page":
+        from offbeat.lab.studies.calibration_page import calibration_page
+
+        return calibration_page(self)
+
+    def _repr_html_(self) -> str:
+        return self.page()._repr_html_()
+
+    def __repr__(self) -> str:
+        return "\n".join([as_toml(self).strip(), *(f"cannot tell {what}" for what in self.unknown)])
+
+
+def calibrate(paths: Sequence[Path | str], *, steps: str | None = None) -> Calibration:
+    """The cluster that real runs, or recordings, were made on.
+
+    Args:
+        paths: folders of finished runs on real processes (local, ray), Chrome or Perfetto traces, exports of
+            torch.profiler (`.json`, `.json.gz`), tables of step times (`.csv`). Compute times are of the first one's
+            model.
+        steps: in a trace, a pattern of the names of the slices that are steps; those of torch.profiler unless given.
+    """
+    if not paths:
+        raise ConfigError("calibrate needs a run, or several")
+    found = [_evidence(Path(path), steps) for path in paths]
+    first = Path(paths[0])
+    alone = cluster_of(RunFiles.open(first)) if len(found) == 1 and not is_recording(first) else None
+    return fit(found, alone)
+
+
+def _evidence(path: Path, steps: str | None) -> Evidence:
+    if is_recording(path):
+        return of_recording(read_recording(path, steps))
+    return of_run(RunFiles.open(path))
+
+
+def fit(evidence: Sequence[Evidence], described: Cluster | None = None) -> Calibration:
+    """A fit of each part. `described` is the cluster that a single run was configured with: delays and events stay."""
+    mine = [e for e in evidence if e.model == evidence[0].model]
+    computing, noise, exchanges = fit_computing(mine, cores()), fit_noise(evidence), fit_exchanges(evidence)
+    theirs = described or Cluster(workers=max(e.workers for e in evidence))
+    return Calibration(machine(computing, noise, exchanges, theirs), evidence, computing, noise, exchanges)
+
+
+def machine(computing: ComputingFit, noise: NoiseFit, exchanges: Exchanges, theirs: Cluster) -> Cluster:
+    """The machine that was fitted, with the workers, delays and events of a cluster that is to be predicted."""
+    slow = None if noise.spells is None else _slowness(noise.spells)
+    # The mean that was measured has slow times in it: this is that of the others.
+    usual = 1.0 if slow is None else 1 - slow.share + slow.share / slow.factor
+    noisy = Lognormal(1.0, _rounded(noise.spread))
+    times = PerSample(
+        Constant(_rounded(computing.base * usual)), Constant(_rounded(computing.per_sample * usual)), noisy
+    )
     return replace(
-        cluster,
-        compute=_entries(times),
-        latency=latency(useful, calls, service),
-        service=Constant(service),
+        theirs,
+        compute=(PerWorker(times),),
+        speed=tuple(Speed(_rounded(s), (w,)) for w, s in computing.speeds.items() if w < theirs.workers),
+        slow=() if slow is None else (slow,),
+        cores=None if computing.cores is None else max(1, round(computing.cores)),
+        latency=_rounded(exchanges.latency),
+        bandwidth=_rounded(exchanges.bandwidth),
+        service=Constant(_rounded(exchanges.service)),
+        memory=_rounded(exchanges.memory),
     )
 
 
-def cluster_of(run: RunFiles) -> Cluster:
-    """The cluster that a run was configured with."""
-    try:
-        return Cluster.parse(**run.config.get("cluster", {}))
-    except TypeError as e:
-        raise StoreError(f"{run.path} has a cluster of another kind: {e}") from None
+def _slowness(found: FittedSpells) -> Slowness:
+    lasts, every = Exponential(_rounded(found.slow_seconds)), Exponential(_rounded(found.usual_seconds))
+    return Slowness(_rounded(found.factor), lasts, every)
 
 
-def compute_times(gradients: Sequence[Row], cluster: Cluster, seed: int) -> dict[int, list[float]]:
-    """Seconds of each worker's gradients, without the delay that was injected, which is known exactly."""
-    found: dict[int, list[float]] = defaultdict(list)
-    for worker in sorted({r["worker"] for r in gradients if r["worker"] < cluster.workers}):
-        kinds = enumerate(cluster.delays_of(worker))
-        delays = [Draws(d.sample, seed=seed, stream=f"delay{k}", source=worker) for k, d in kinds]
-        mine = sorted((r for r in gradients if r["worker"] == worker), key=lambda r: r["draw"])
-        at, injected = 0, 0.0
-        first = mine[0]["draw"]
-        for k, row in enumerate(mine):
-            while at <= row["draw"]:  # every batch drawn has taken its delay, whatever became of it
-                injected = sum(d.next() for d in delays)
-                at += 1
-            if k >= _WARM and row["draw"] > first:
-                found[worker].append(max(1e-9, row["computed"] - row["started"] - injected))
-    return dict(found)
+def _rounded(value: float) -> float:
+    """Four digits: no fit knows more."""
+    return float(f"{value:.4g}")
 
 
-def latency(gradients: Sequence[Row], calls: Sequence[Row], service: float) -> float:
-    """One way, as a median: from computed to heard at the server, and from served to begun with the next.
-
-    A gradient that the server held back was served when it was applied.
-    """
-    ways: list[float] = []
-    for worker in {r["worker"] for r in gradients}:
-        heard = [c["time"] for c in calls if c["worker"] == worker]
-        mine = sorted((r for r in gradients if r["worker"] == worker), key=lambda r: r["started"])
-        for row, after in pairwise(mine):
-            k = bisect_left(heard, row["computed"])
-            if k < len(heard) and heard[k] <= row["time"] + 1e-9:
-                ways.append(max(0.0, heard[k] - row["computed"]))
-                held = row["time"] - heard[k] > max(3 * service, _HELD)
-                ways.append(max(0.0, after["started"] - (row["time"] if held else heard[k] + service)))
-    return median(ways) if ways else 0.0
-
-
-def _entries(times: Mapping[int, list[float]]) -> tuple[PerWorker, ...]:
-    """One distribution for all; and one of its own for a worker that is clearly faster or slower."""
-    together = [t for values in times.values() for t in values]
-    typical = median(fmean(values) for values in times.values())
-    apart = [i for i, values in times.items() if not typical / _APART <= fmean(values) <= typical * _APART]
-    common = [t for i, values in times.items() if i not in apart for t in values] or together
-    entries = [PerWorker(Lognormal(fmean(common), pstdev(common)))]
-    entries += [PerWorker(Lognormal(fmean(times[i]), pstdev(times[i])), (i,)) for i in sorted(apart)]
-    return tuple(entries)
-
-
-def predicted(cluster: Cluster, theirs: Cluster) -> Cluster:
-    """The calibrated machine with the workers, delays and events of another one.
-
-    Workers beyond the number of cores share them: a gradient then takes so much longer.
-    """
-    crowd = max(1.0, theirs.workers / cores()) / max(1.0, cluster.workers / cores())
-    compute = []
-    for entry in cluster.compute:
-        if entry.workers is not None and max(entry.workers) >= theirs.workers:
-            continue
-        assert isinstance(entry.distribution, Lognormal)
-        mean, std = entry.distribution.mean * crowd, entry.distribution.std * crowd
-        compute.append(PerWorker(Lognormal(mean, std), entry.workers))
-    return replace(theirs, compute=tuple(compute), latency=cluster.latency, service=cluster.service)
-
-
-def check(cluster: Cluster, path: Path, target: str | None = None, *, trust: bool = False) -> dict[str, Any]:
-    """How well the simulator on this cluster predicts another real run: throughput, staleness, time to a target."""
-    run = RunFiles.open(path)
-    if run.config.get("from") == "python":
-        raise ConfigError(f"{path} was made by a Python script, and cannot be simulated from its folder alone")
-    if run.clock != "wall":
-        raise ConfigError(f"{path} is itself a simulation: check against a run on the local engine")
-    if run.status not in ENDED:
-        raise StoreError(f"{path} is {run.status}: only a finished run can be compared")
-    check_trusted(run, trust)
-    values = {**run.config, "engine": "sim", "cluster": predicted(cluster, cluster_of(run)).to_dict()}
-    simulated = execute(build(make(values)), None)
-    real = run.summary
-    goal = target or real.get("target")
-    pairs = {
-        "samples_per_second": (
-            real["samples_per_second"],
-            simulated.summary["samples"] / simulated.summary["virtual_seconds"],
-        ),
-        "mean_staleness": (real["mean_staleness"], simulated.summary["mean_staleness"]),
+def as_toml(found: Calibration) -> str:
+    """A file that `--cluster` takes; what is beside the section `[cluster]` is for reading."""
+    noise = found.noise
+    told: dict[str, Any] = {
+        "runs": [e.label for e in found.evidence],
+        "model": found.model,
+        "batch": found.computing.batch,
+        "noise": round(noise.spread, 4),
+        "autocorrelation": round(float(noise.autocorrelation[0]), 4) if len(noise.autocorrelation) else None,
+        "cores": None if found.computing.cores is None else round(found.computing.cores, 2),
+        "between_runs": round(noise.between, 4),
+        "unknown": found.unknown,
     }
-    if goal:
-        wanted = Target.parse(goal)
-        measured = run.metrics().to_pylist()
-        pairs[f"time_to_{goal}"] = (wanted.time(measured), wanted.time(simulated.metrics.to_pylist()))
-    found: dict[str, Any] = {"run": str(path), "solver": real["solver"], "workers": real["workers"]}
-    for name, (was, would) in pairs.items():
-        off = None if was is None or would is None or was == 0 else 100 * (would - was) / was
-        found[name] = {"real": was, "simulated": would, "off_percent": off}
-    return found
+    return to_toml({"format": FORMAT, "cluster": found.cluster.to_dict(), "fit": told})
 
 
-def as_toml(cluster: Cluster) -> str:
-    """A section that any run's configuration may hold."""
-    return to_toml({"cluster": cluster.to_dict()})
+def parts(found: Calibration) -> list[tuple[str, str, str]]:
+    """Each part that was fitted: its name, its value, and what it comes from."""
+    c, n, x = found.computing, found.noise, found.exchanges
+    gradients = counted(sum(e.gradients for e in found.evidence), "gradient")
+    calls, sums = sum(e.calls for e in found.evidence), sum(len(e.sums) for e in found.evidence)
+    turns = sum(len(e.turns) for e in found.evidence)
+    rows = [
+        (
+            "compute",
+            f"{format_duration(_rounded(c.base))} + {format_duration(_rounded(c.per_sample))} a sample",
+            gradients,
+        ),
+        ("noise", f"{n.spread:.1%} of the mean", gradients),
+    ]
+    if c.cores is not None:
+        rows.append(("cores shared by the workers", f"{c.cores:.2f}", "runs with more workers than cores"))
+    rows += [(f"speed of worker {w}", f"{s:.2f}", gradients) for w, s in c.speeds.items()]
+    if n.spells is not None:
+        s = n.spells
+        spells = f"{s.factor:.2f} times as slow for {s.slow_seconds:.3g} s, after {s.usual_seconds:.3g} s without"
+        rows.append(("slow spells", spells, gradients))
+    if calls or sums:
+        told = f"{counted(calls, 'message')}, {counted(sums, 'sum')}"
+        rows.append(("latency, each way", format_duration(_rounded(x.latency)), told))
+        if np.isfinite(x.bandwidth):
+            rows.append(("bandwidth", format_rate(_rounded(x.bandwidth)), told))
+    if calls:
+        rows.append(("service", format_duration(_rounded(x.service)), counted(calls, "message")))
+    if turns:
+        rows.append(("a pass over shared memory", format_duration(_rounded(x.memory)), counted(turns, "turn")))
+    if n.between:
+        rows.append(("between equal runs", f"{n.between:.1%} of the mean", counted(len(found.evidence), "run")))
+    return rows
