@@ -1,34 +1,34 @@
 """`offbeat.time`: the clock alone, for one rule or for several on one cluster."""
 
+import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack, overload
 
 import pyarrow as pa
 
 from offbeat.core.budget import Amount
 from offbeat.core.errors import ConfigError
 from offbeat.core.solver import Solver
-from offbeat.core.units import parse_size
+from offbeat.core.units import parse_count, parse_size
 from offbeat.engines.cluster import Cluster
 from offbeat.lab.arguments import ClusterLike, SolverLike, must_be
 from offbeat.lab.clusters import find_cluster
+from offbeat.lab.config import put
 from offbeat.lab.config.objects import solver_name
 from offbeat.lab.runs.folder import metrics_table
+from offbeat.lab.studies.more_workers import ROUNDS, Scaling, parse_counts, scaling
 from offbeat.lab.studies.timing import Timed, rule_of, simulate
-from offbeat.progress import time_progress, watched
+from offbeat.progress import scaling_progress, time_progress, watched
 
 USUAL: Mapping[str, Any] = {"workers": 100, "compute": "normal(1s, 0.2s)", "service": "1ms"}
 """The cluster where nobody says which."""
-COLUMNS = (
-    "solver",
-    "samples_per_virtual_second",
-    "updates_per_virtual_second",
-    "mean_staleness",
-    "computing_share",
-    "idle_share",
-)
+_BYTES = 4
+"""Of one parameter: a 32-bit float."""
+COLUMNS = ("solver", "samples/s", "updates/s", "staleness", "computing", "waiting")
+"""What a person sees of each rule."""
+WHAT_COUNTS = "Virtual seconds. A gradient is of one sample unless --batch says more; an update is of one or many."
 
 
 @dataclass(frozen=True)
@@ -55,67 +55,147 @@ class Timings:
     def _repr_html_(self) -> str:
         from offbeat.report.notebook import html_table
 
-        return html_table(
-            [name.replace("_", " ") for name in COLUMNS], [[s[n] for n in COLUMNS] for s in self.summaries]
-        )
+        return html_table(COLUMNS, [legible_row(s) for s in self.summaries]) + f"<small>{WHAT_COUNTS}</small>"
 
 
+def legible_row(summary: Mapping[str, Any]) -> list[str]:
+    """The values of `COLUMNS`, as text."""
+    rates = [summary[k] for k in ("samples_per_virtual_second", "updates_per_virtual_second", "mean_staleness")]
+    shares = [summary[k] for k in ("computing_share", "idle_share")]
+    shown = ["-" if v is None else f"{v:,.4g}" for v in rates] + ["-" if v is None else f"{v:.1%}" for v in shares]
+    return [str(summary["solver"]), *shown]
+
+
+_BUDGET = "10000updates"
+Counts = str | Sequence[int]
+"""Several numbers of workers."""
+
+
+class TimeWords(TypedDict, total=False):
+    """The words of `time`, by keyword."""
+
+    budget: str | Amount | None
+    compute: str | Iterable[str] | None
+    delay: str | Iterable[str] | None
+    latency: str | None
+    bandwidth: str | None
+    service: str | None
+    server: str | None
+    size: str | int | None
+    parameters: str | int | None
+    batch: int
+    seed: int
+    settings: Mapping[str, Any] | None
+    progress: bool | None
+
+
+Solvers = SolverLike | Sequence[SolverLike]
+
+
+@overload
 def time(
-    solvers: SolverLike | Sequence[SolverLike] = "asgd",
+    solvers: Solvers = ..., cluster: ClusterLike = ..., *, workers: int | None = None, **words: Unpack[TimeWords]
+) -> Timings: ...
+@overload
+def time(
+    solvers: Solvers = ..., cluster: ClusterLike = ..., *, workers: Counts, **words: Unpack[TimeWords]
+) -> Scaling: ...
+def time(
+    solvers: Solvers = "asgd",
     cluster: ClusterLike = None,
     *,
-    budget: str | Amount = "10000updates",
+    workers: int | Counts | None = None,
+    budget: str | Amount | None = None,
     compute: str | Iterable[str] | None = None,
     delay: str | Iterable[str] | None = None,
     latency: str | None = None,
     bandwidth: str | None = None,
     service: str | None = None,
-    size: str | int = "0B",
+    server: str | None = None,
+    size: str | int | None = None,
+    parameters: str | int | None = None,
+    batch: int = 1,
     seed: int = 0,
     settings: Mapping[str, Any] | None = None,
     progress: bool | None = None,
-) -> Timings:
+) -> Timings | Scaling:
     """The clock alone, without gradients: throughput, staleness, idle time, queueing; `offbeat time` is the same.
+
+    With several numbers of workers it is a `Scaling`: what more of them bring, where that ends, and why, as a figure.
 
     Args:
         solvers: a rule or several: names (`"sync,asgd"`), classes or objects.
         cluster: so many workers, a `Cluster`, or a file with a `[cluster]` section; 100 workers unless given, whose
             batches take normal(1s, 0.2s) and whose server takes 1 ms a message.
-        budget: `"10000updates"` or `"60s"` (virtual).
+        workers: their number, whatever the cluster says; or several: `"1..4096"` doubles, `"1,2,12"` and `[1, 2, 12]`
+            are these.
+        budget: `"10000updates"` or `"60s"` (virtual). 10,000 updates unless given; for several numbers of workers, 20
+            gradients of each worker.
         compute: the time of a mini-batch, of all or by worker: `["10ms", "40ms@0"]`.
         delay: extra delay of a mini-batch, likewise: `"30ms@0"`.
         latency: of one message, each way.
         bandwidth: of a worker's link: `"10Gbps"`.
         service: what the server takes for one message.
-        size: of one parameter vector: `"100MB"`.
+        server: the bandwidth of the server's own link, which all messages share: `"10Gbps"`.
+        size: of one parameter vector: `"100MB"`; nothing unless given.
+        parameters: how many there are, of four bytes each: `"25.6M"` is a size of 102.4 MB.
+        batch: samples of a mini-batch, where `compute` depends on them.
         seed: of everything random.
         settings: further keys of the cluster and of one solver: `{"cluster.feeder": "1ms", "solver.backups": 2}`.
         progress: whether progress is shown; in a notebook and on a terminal unless given.
     """
     flags = {"compute": compute, "delay": delay, "latency": latency, "bandwidth": bandwidth, "service": service}
-    machines, options = _cluster(cluster, flags, settings or {})
+    counts = [] if workers is None else parse_counts(workers)
+    machines, options = _cluster(cluster, flags, with_server(settings, server), counts)
     rules = _rules(solvers, options)
-    amount = Amount.parse(budget, "budget")
-    if amount.unit not in ("updates", "seconds"):
-        raise ConfigError(f"budget must be in updates or virtual seconds here, got {budget!r}")
-    limit: dict[str, Any] = {amount.unit: int(amount.count) if amount.unit == "updates" else amount.count}
-    nbytes = size if isinstance(size, int) else parse_size(size, "size")
+    nbytes = vector_bytes(size, parameters)
     quiet = not (watched() if progress is None else progress)
+    if not isinstance(workers, int | None):
+        limit = None if budget is None else _limit(budget)
+        with scaling_progress(len(counts) * (1 + len(rules)), quiet=quiet) as shown:
+            sizes = {"nbytes": nbytes, "batch": batch}
+            return scaling(machines, rules, counts, limit=limit, progress=shown, seed=seed, **sizes)
+    limit = _limit(_BUDGET if budget is None else budget)
     found = {}
     for name, rule in rules.items():
-        with time_progress(f"timing {name}", amount.count, amount.unit, quiet=quiet) as shown:
-            found[name] = simulate(machines, rule, **limit, nbytes=nbytes, seed=seed, progress=shown)
+        with time_progress(f"timing {name}", *reversed(next(iter(limit.items()))), quiet=quiet) as shown:
+            found[name] = simulate(machines, rule, **limit, nbytes=nbytes, batch=batch, seed=seed, progress=shown)
     return Timings(found)
 
 
+def _limit(budget: str | Amount) -> dict[str, Any]:
+    """A budget as `simulate` takes it."""
+    amount = Amount.parse(budget, "budget")
+    if amount.unit not in ("updates", "seconds"):
+        raise ConfigError(f"budget must be in updates or virtual seconds here, got {budget!r}")
+    return {amount.unit: int(amount.count) if amount.unit == "updates" else amount.count}
+
+
+def with_server(settings: Mapping[str, Any] | None, bandwidth: str | None) -> dict[str, Any]:
+    """The settings, and the bandwidth of the server's link if it was given as a word."""
+    return {**({} if bandwidth is None else {"cluster.server.bandwidth": bandwidth}), **(settings or {})}
+
+
+def vector_bytes(size: str | int | None, parameters: str | int | None) -> int:
+    """Bytes of one parameter vector, by its size or by the number of parameters."""
+    if size is not None and parameters is not None:
+        raise ConfigError("give size (in bytes) or parameters (of four bytes each), not both")
+    if parameters is not None:
+        return _BYTES * parse_count(parameters, "parameters")
+    return size if isinstance(size, int) else parse_size(size or "0B", "size")
+
+
 def _cluster(
-    cluster: ClusterLike, flags: Mapping[str, Any], settings: Mapping[str, Any]
+    cluster: ClusterLike, flags: Mapping[str, Any], settings: Mapping[str, Any], counts: Sequence[int] = ()
 ) -> tuple[Cluster, dict[str, Any]]:
-    """The cluster as it was described, and the options of the solver among the settings."""
+    """The cluster as it was described, and the options of the solver among the settings.
+
+    Of several numbers of workers it has the largest, or its own if that is larger still.
+    """
     if isinstance(cluster, Cluster):
         values = cluster.to_dict()
     elif isinstance(cluster, str | Path):
-        values = find_cluster(cluster)
+        values = copy.deepcopy(find_cluster(cluster))
     else:
         values = {
             **USUAL,
@@ -127,11 +207,17 @@ def _cluster(
         section, _, name = key.partition(".")
         if section not in ("cluster", "solver") or not name:
             raise ConfigError(f"the clock alone takes the settings cluster.KEY and solver.KEY, got {key!r}")
-        (values if section == "cluster" else options)[name] = value
+        if section == "cluster":
+            put(values, name, value)
+        else:
+            options[name] = value
+    if counts:
+        own = values.get("workers", 1) if len(counts) > 1 else 1
+        values["workers"] = max(counts[-1], own if isinstance(own, int) else 1)
     return Cluster.parse(**values), options
 
 
-def _rules(solvers: SolverLike | Sequence[SolverLike], options: dict[str, Any]) -> dict[str, Solver]:
+def _rules(solvers: Solvers, options: dict[str, Any]) -> dict[str, Solver]:
     """The rules by name, ready to run."""
     if isinstance(solvers, str):
         given: list[SolverLike] = [n.strip() for n in solvers.split(",") if n.strip()]
@@ -151,13 +237,23 @@ def _rules(solvers: SolverLike | Sequence[SolverLike], options: dict[str, Any]) 
 
 
 def what_would_run(
-    solvers: SolverLike | Sequence[SolverLike],
+    solvers: Solvers,
     cluster: ClusterLike,
-    budget: str | Amount,
+    budget: str | Amount | None,
     flags: Mapping[str, Any],
     settings: Mapping[str, Any],
+    workers: int | Counts | None = None,
 ) -> dict[str, Any]:
     """The rules, the budget and the whole cluster, without running anything."""
-    machines, options = _cluster(cluster, flags, settings)
+    counts = [] if workers is None else parse_counts(workers)
+    machines, options = _cluster(cluster, flags, settings, counts)
     told = {f"cluster.{key}": value for key, value in machines.to_dict().items()}
-    return {"solvers": ", ".join(_rules(solvers, options)), "budget": str(Amount.parse(budget, "budget")), **told}
+    if len(counts) > 1:
+        told["cluster.workers"] = counts
+    return {"solvers": ", ".join(_rules(solvers, options)), "budget": _said(budget, counts), **told}
+
+
+def _said(budget: str | Amount | None, counts: Sequence[int]) -> str:
+    if budget is None and len(counts) > 1:
+        return f"{ROUNDS} gradients of each worker"
+    return str(Amount.parse(_BUDGET if budget is None else budget, "budget"))

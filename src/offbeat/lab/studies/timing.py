@@ -1,7 +1,9 @@
 """Timing without training: throughput, staleness, idle time and queueing of thousands of nodes."""
 
+import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -13,8 +15,10 @@ import pyarrow as pa
 from offbeat import solvers
 from offbeat.core.budget import Amount, Budget
 from offbeat.core.errors import ConfigError, unknown
+from offbeat.core.memory import require
 from offbeat.core.solver import Solver
 from offbeat.core.trace import APPLIED
+from offbeat.core.units import counted
 from offbeat.engines.clock import columns as slotted
 from offbeat.engines.clock.general import Timing
 from offbeat.engines.cluster import Cluster
@@ -23,6 +27,9 @@ from offbeat.folders.parquet import TRACE
 from offbeat.lab.runs.folder import trace_table
 from offbeat.lab.runs.plan import Plan
 from offbeat.tasks.idle import Idle
+
+_WORKER, _ROW = 5_000, 600
+"""Bytes of a worker, and of a gradient's row while it is made and becomes a table; measured."""
 
 Progress = Callable[[int, float], object]
 """Called now and then with the updates so far and the virtual clock."""
@@ -69,14 +76,42 @@ def simulate(
         raise ConfigError("a timing-only simulation needs a number of updates or seconds")
     plan = Plan(Idle(nbytes, batch=batch), rule, machines, Budget(amounts[-1]), seed=seed, batch=batch)
     limits = (inf if updates is None else updates, inf if seconds is None else seconds)
+    what = f"the times of {counted(machines.workers, 'worker')} and their gradients"
+    require(bytes_needed(plan, *limits), what, "use fewer workers or a smaller budget")
     started = time.perf_counter()
     found = None
-    if loop == "auto" and slotted.why_not(rule, machines) is None:
-        found = _fast(plan, limits, progress)
-    used = "slotted" if found is not None else "general"
-    facts, trace, per_worker = found or _general(plan, limits, progress)
+    with _uncollected():
+        if loop == "auto" and slotted.why_not(rule, machines) is None:
+            found = _fast(plan, limits, progress)
+        used = "slotted" if found is not None else "general"
+        facts, trace, per_worker = found or _general(plan, limits, progress)
     wall = time.perf_counter() - started
     return Timed(_summary(plan, name, used, facts, trace, per_worker, wall), trace, per_worker)
+
+
+def bytes_needed(plan: Plan, updates: float, seconds: float) -> int:
+    """About what a timing-only simulation holds: its workers, and a row for every gradient."""
+    cluster, workers = plan.cluster, plan.cluster.workers
+    gradients = updates * (workers if plan.solver.barrier else 1)
+    if cluster.schedule is not None:
+        gradients = min(gradients, len(cluster.schedule))
+    elif seconds < inf:
+        one = min(cluster.mean_compute(i, plan.batch) for i in (0, workers // 2, workers - 1))
+        gradients = min(gradients, seconds / one * workers if one else inf)
+    of_each = _WORKER + plan.solver.bytes_a_peer * workers
+    return int(min(workers * of_each + _ROW * min(gradients, 1e15), 1e18))
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Millions of objects without a cycle among them: looking for one would take longer than all the rest."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def rule_of(given: str | type[Solver], options: dict[str, Any]) -> Solver:
