@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo cluster-demo test slow stress storm lint bench clean
+.PHONY: demo cluster-demo test slow stress stress-once storm lint bench clean
 
 demo: $(STAMP)
 	$(BIN)/offbeat demo --out demo
@@ -22,10 +22,16 @@ slow: $(STAMP)
 stress: $(STAMP)
 	$(BIN)/python tests/stress/storm.py --seeds 20
 
+# One test of four of a single pass, by lot of its seed; says all that failed.
+SEED ?= 1
+stress-once: $(STAMP)
+	$(BIN)/python tests/stress/storm.py --seeds 1 --first $(SEED) --busy 0 --all -- --share 4
+
 # The attacks of `make slow` on folders, configurations and processes, many times as long.
 storm: $(STAMP)
 	OFFBEAT_STORM=5 OFFBEAT_FUZZ=100000 $(BIN)/pytest -m slow -n 2 --timeout 7200 \
-	  tests/test_hostile.py tests/test_half_done.py tests/test_fuzz.py tests/test_kill_storm.py
+	  tests/test_hostile.py tests/test_half_done.py tests/test_fuzz.py tests/test_kill_storm.py \
+	  tests/test_killed_at_files.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

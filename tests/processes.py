@@ -1,5 +1,7 @@
 """Processes as the kernel knows them: who is below whom, what state they are in, what memory they share."""
 
+import contextlib
+import os
 import subprocess
 import sys
 import time
@@ -62,6 +64,28 @@ def sharing() -> set[int]:
             except OSError:
                 continue
     return found
+
+
+def marked(mark: str) -> set[int]:
+    """Processes that were started, by whatever way, with this in their environment."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if mark.encode() in (entry / "environ").read_bytes() and alive(int(entry.name)):
+                    found.add(int(entry.name))
+            except OSError:
+                continue
+    return found
+
+
+def shm_files(pid: int) -> set[str]:
+    """The files in /dev/shm that a process maps or has open: they would stay there after a kill."""
+    names = {line.split(maxsplit=5)[-1] for line in Path(f"/proc/{pid}/maps").read_text().splitlines()}
+    for fd in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):  # closed since
+            names.add(os.readlink(fd))
+    return {name for name in names if name.startswith("/dev/shm/")}
 
 
 def by_age(pids: set[int]) -> list[int]:

@@ -5,6 +5,9 @@ from math import inf
 from harness import Stop
 from offbeat.engines.real.contact import SILENT, ServerLostError
 
+ELASTIC = ("easgd", "ea-msgd")
+"""Whose workers make steps of their own: those after the last exchange with a lost server are made again."""
+
 
 def check_books(case, rows, draws):
     """Every mini-batch that was drawn has its row, and only one."""

@@ -14,7 +14,9 @@ from offbeat import solver
 from offbeat.core.effects import Call, Grad, Gradient, Refused
 from offbeat.core.feed import Feed
 from offbeat.core.trace import Row
-from offbeat.engines.debug.queues import Inbox, ThreadHub, ThreadPort
+from offbeat.engines.debug.still import Inbox
+from offbeat.engines.debug.thread_hub import ThreadHub
+from offbeat.engines.debug.thread_port import ThreadPort
 from offbeat.engines.local import Fault, Options
 from offbeat.engines.real import messages as m
 from offbeat.engines.real import server_loop
@@ -332,7 +334,7 @@ class Dozes(Stop):
 
 def dozing(starter, rule, deed, setting, happened, enough=lambda engine: False):
     """The run after the deed. If it cannot be told what came first, everything happens later."""
-    for milliseconds in (300, 2000, 10_000):
+    for milliseconds in (300, 2000, 10_000, 60_000):
         dozes = Dozes(happened(milliseconds / 1000), deed, enough)
         engine = build(starter, rule(), **setting(milliseconds))
         try:
@@ -342,6 +344,8 @@ def dozing(starter, rule, deed, setting, happened, enough=lambda engine: False):
         finally:
             engine.close()
         break
+    else:
+        raise AssertionError("it had always happened before anybody could look away")
     if dozes.saved is None:
         return engine
     text, tensors = dozes.saved
@@ -379,6 +383,34 @@ def test_who_was_to_join_joins(starter, deed):
     setting = lambda ms: bowl(3, events=[f"join 2 at {ms}ms"], delay="20ms")  # noqa: E731
     engine = dozing(starter, lambda: solver("asgd", lr=0.05), deed, setting, is_past, of(2))
     assert of(2)(engine)
+
+
+def is_noted(seconds):
+    """The server has carried the event out and noted that; the control has heard nothing of it."""
+    return lambda engine: engine.processes.board.followed[0] >= seconds
+
+
+def lose_unheard(dozes):
+    raise ServerLostError(SILENT)
+
+
+@pytest.mark.parametrize("place", ON_ONE_MACHINE)
+def test_what_a_lost_server_had_said_of_who_comes_is_heard(starter):
+    setting = lambda ms: bowl(3, events=[f"join 2 at {ms}ms"], delay="20ms")  # noqa: E731
+    engine = dozing(starter, lambda: solver("asgd", lr=0.05), lose_unheard, setting, is_noted, of(2))
+    assert of(2)(engine)
+
+
+@pytest.mark.parametrize("place", ON_ONE_MACHINE)
+def test_what_a_lost_server_had_said_of_who_is_gone_is_heard(starter):
+    """Nor does it come back with the next server, for a moment."""
+
+    def more(engine):
+        return sum(r.worker == 1 and r.applied for r in rows_of(engine)) > 40
+
+    setting = lambda ms: bowl(2, events=[f"lose 0 at {ms}ms"], delay="20ms")  # noqa: E731
+    engine = dozing(starter, lambda: solver("asgd", lr=0.05), lose_unheard, setting, is_noted, more)
+    assert engine.presence.lives == [1, 2]
 
 
 @pytest.mark.parametrize("place", ON_ONE_MACHINE)
@@ -625,7 +657,7 @@ def test_a_letter_that_crosses_an_idle_worker_s_word_is_not_lost():
     engine, server, hub = played(solver("sgp", lr=0.05), 2)
     box = hub.ports
     server.see_to(Said(0, m.Post([1], "a letter", 0)))  # forwarded to worker 1,
-    server.see_to(Said(1, m.Idle(0)))  # whose word was under way
+    server.see_to(Said(1, m.WaitsForPeer(0)))  # whose word was under way
     server.board.rest[0] = 1
     server.see_to(Said(0, m.Resting()))
     engine.close()

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from harness import Stop
-from offbeat.engines.debug.queues import Killed
+from offbeat.engines.debug.still import Killed
 from offbeat.engines.real.recovery import recoverable
 from offbeat.engines.real.server_loop import ServerLoop
 from offbeat.engines.real.transport import Ordered

@@ -15,7 +15,7 @@ from harness import mlp_task, points
 from offbeat.core.errors import ConfigError
 from offbeat.data import holdout
 from offbeat.data.balance import statistics
-from offbeat.data.partitions import Pool, parse
+from offbeat.data.partitions import Stock, parse
 
 LABELS = np.random.default_rng(0).integers(0, 10, 1000)
 SPLITS = ["split", "split-labels", "split-labels(shuffled)", "dirichlet(0.5)", "dirichlet(100)", "size-skew(1.3)"]
@@ -24,7 +24,7 @@ SPLITS = ["split", "split-labels", "split-labels(shuffled)", "dirichlet(0.5)", "
 def divide(text: str, workers: int, *, labels=LABELS, seed: int = 0, least: int = 1, size: int | None = None):
     cut = parse(text).divide
     assert cut is not None
-    return cut(Pool(len(labels) if size is None else size, workers, seed, least, labels))
+    return cut(Stock(len(labels) if size is None else size, workers, seed, least, labels))
 
 
 def is_exact_cover(parts, size: int) -> bool:

@@ -59,6 +59,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "launcher" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.processes)
+        if "[on ray" in item.nodeid:  # with --dist loadgroup one process has them all: a Ray for each would be too many
+            item.add_marker(pytest.mark.xdist_group("ray"))
     seed, share = config.getoption("--stress"), config.getoption("--share")
     if seed is not None and share > 1:
         items[:] = [item for item in items if drawn(item.nodeid, seed, share)]
@@ -73,7 +75,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Notes which test it is, for processes that are started long before or long after."""
     if FOLDER in item.config.stash:
         own = os.environ[adversity.VARIABLE].partition(":")[2]
-        (Path(own) / "test").write_text(item.nodeid, encoding="utf-8")
+        (Path(own) / "test").write_text(item.nodeid.removesuffix("@ray"), encoding="utf-8")
 
 
 @pytest.fixture(autouse=True)

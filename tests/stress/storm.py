@@ -1,6 +1,7 @@
 """`make stress`: every test of real processes under stress, many times, beside processes that keep the machine busy.
 
-Ends at the first failure, with the seed that shows it again. Everything after `--` goes to pytest.
+A pass ends at its first failure, or with `--all` at its end, with the command that shows it again; the storm ends with
+that pass. Everything after `--` goes to pytest.
 """
 
 import argparse
@@ -37,13 +38,16 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=20, help="how often")
     parser.add_argument("--first", type=int, default=1, help="the first seed")
     parser.add_argument("--busy", type=int, default=2, help="loops beside the tests")
+    parser.add_argument("--at-once", type=int, default=4, help="tests beside each other: more than cores, many sleep")
+    parser.add_argument("--all", action="store_true", help="a pass goes on after a failure")
     options, rest = parser.parse_known_args()
     rest = [a for a in rest if a != "--"]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the loops are ended
     begun = time.monotonic()
     with busy(options.busy):
         for k, seed in enumerate(range(options.first, options.first + options.seeds), 1):
-            wanted = ["-m", "processes", "--stress", str(seed), "-n", "2", "-x", "--timeout", "600", *rest]
+            wanted = ["-m", "processes", "--stress", str(seed), "-n", str(options.at_once), "--dist", "loadgroup"]
+            wanted += ["--timeout", "600", *([] if options.all else ["-x"]), *rest]
             command = [sys.executable, "-m", "pytest", *wanted]
             pytest = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
             try:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from offbeat.core.errors import ConfigError
 from offbeat.core.permutation import Permutation
 from offbeat.core.seeds import generator
+from offbeat.core.shares import NOBODY, Shares
 
 Indices = NDArray[np.int64]
 _BLOCK = 2048  # indices made at a time
@@ -47,6 +48,8 @@ class Feed:
         self.size, self.batch, self._workers, self._seed = size, batch, workers, seed
         self._shards, self._interleaved, self._sampling = shards, interleaved, sampling
         self.draws = [0] * workers  # how many batches each worker has taken
+        self.shares = Shares()
+        """Whose batches each worker takes; its own, as long as nobody says otherwise."""
         self._blocks: dict[int, tuple[int, Indices]] = {}
         share = growth if interleaved else growth / workers
         self._small = growing(first_batch or batch, batch, share)
@@ -56,12 +59,30 @@ class Feed:
         """The worker's next (source, draw)."""
         k = self.draws[worker]
         self.draws[worker] = k + 1
+        if self.shares:
+            return self.nth(worker, k)
         # `nth`, written out: a simulation without gradients does little else
         return (0, k * self._workers + worker) if self._interleaved else (worker, k)
 
     def nth(self, worker: int, k: int) -> tuple[int, int]:
         """The worker's k-th (source, draw)."""
+        if self.shares:
+            worker, k = self.shares.nth(worker, k)
+            if worker == NOBODY:
+                return NOBODY, k
         return (0, k * self._workers + worker) if self._interleaved else (worker, k)
+
+    def sizes(self, worker: int, first: int, n: int) -> NDArray[np.int64] | int:
+        """Samples of the worker's batches, from the first, so many; a number where all are equal."""
+        if not self._small:
+            return self.batch
+        draws = (self.nth(worker, k)[1] for k in range(first, first + n))
+        return np.array([self._small[d][1] if d < len(self._small) else self.batch for d in draws])
+
+    @property
+    def divided(self) -> bool:
+        """Whether data would be left out with a worker that is not there: each has a part of its own."""
+        return self._shards is not None or self._interleaved
 
     def indices(self, source: int, draw: int) -> Indices | None:
         """The samples of a draw; None where the task has no dataset."""

@@ -29,7 +29,7 @@ _DRAWS = 200  # of a Dirichlet split, until everybody has enough
 
 
 @dataclass(frozen=True)
-class Pool:
+class Stock:
     """What is to be divided: so many samples among so many workers, each with at least `least` of them."""
 
     size: int
@@ -51,62 +51,62 @@ class Pool:
         return self.labels
 
 
-def split(pool: Pool) -> list[Indices]:
+def split(stock: Stock) -> list[Indices]:
     """Split dataset: a random equal share each; sizes differ by one at the most (lamour2023)."""
-    return [np.sort(part) for part in np.array_split(_shuffled(pool), pool.workers)]
+    return [np.sort(part) for part in np.array_split(_shuffled(stock), stock.workers)]
 
 
-def split_labels(pool: Pool, order: str = "in-order") -> list[Indices]:
+def split_labels(stock: Stock, order: str = "in-order") -> list[Indices]:
     """Split labels: every label belongs to one worker; numbers of labels differ by one at the most (lamour2023)."""
-    labels = pool.known_labels("split-labels")
+    labels = stock.known_labels("split-labels")
     present = np.unique(labels)
-    if pool.workers > len(present):
+    if stock.workers > len(present):
         raise ConfigError(
-            f"split-labels gives each worker labels of its own, but there are {pool.workers} workers and only "
+            f"split-labels gives each worker labels of its own, but there are {stock.workers} workers and only "
             f"{len(present)} labels: use fewer workers, or dirichlet(0.1)"
         )
     if order == "shuffled":
-        present = generator(pool.seed, "partition", 0).permutation(present)
-    owned = np.array_split(present, pool.workers)
+        present = generator(stock.seed, "partition", 0).permutation(present)
+    owned = np.array_split(present, stock.workers)
     return [np.flatnonzero(np.isin(labels, mine)) for mine in owned]
 
 
-def dirichlet(pool: Pool, alpha: float) -> list[Indices]:
+def dirichlet(stock: Stock, alpha: float) -> list[Indices]:
     """Of each label, worker i gets the share p_i, where p ~ Dirichlet(alpha, ..., alpha) (Yurochkin et al. 2019).
 
     As is usual (Li et al. 2022), the split is drawn again until every worker can fill a mini-batch.
     """
-    labels = pool.known_labels("dirichlet")
+    labels = stock.known_labels("dirichlet")
     members = [np.flatnonzero(labels == c) for c in np.unique(labels)]
     for draw in range(_DRAWS):
-        rng = generator(pool.seed, "partition", 0, draw)
-        parts: list[list[Indices]] = [[] for _ in range(pool.workers)]
+        rng = generator(stock.seed, "partition", 0, draw)
+        parts: list[list[Indices]] = [[] for _ in range(stock.workers)]
         for samples in members:
-            p = rng.dirichlet([alpha] * pool.workers)
+            p = rng.dirichlet([alpha] * stock.workers)
             cuts = np.rint(np.cumsum(p)[:-1] * len(samples)).astype(np.int64)
             for part, share in zip(parts, np.split(rng.permutation(samples), cuts), strict=True):
                 part.append(share)
         shards = [np.sort(np.concatenate(part)) for part in parts]
-        if min(len(s) for s in shards) >= pool.least:
+        if min(len(s) for s in shards) >= stock.least:
             return shards
     raise ConfigError(
-        f"dirichlet({alpha:g}) left some worker with fewer than {pool.least} of {pool.size:,} samples in each of "
+        f"dirichlet({alpha:g}) left some worker with fewer than {stock.least} of {stock.size:,} samples in each of "
         f"{_DRAWS} draws: use a larger alpha, fewer workers or a smaller batch"
     )
 
 
-def size_skew(pool: Pool, s: float) -> list[Indices]:
+def size_skew(stock: Stock, s: float) -> list[Indices]:
     """Worker i's share is proportional to (i + 1)^-s, beside one sample for everybody: s = 0 is equal, s = 1 Zipf."""
-    share = np.arange(1, pool.workers + 1, dtype=np.float64) ** -s
-    exact = share / share.sum() * (pool.size - pool.workers)
+    share = np.arange(1, stock.workers + 1, dtype=np.float64) ** -s
+    exact = share / share.sum() * (stock.size - stock.workers)
     sizes = 1 + np.floor(exact).astype(np.int64)
-    left = pool.size - sizes.sum()
+    left = stock.size - sizes.sum()
     sizes[np.argsort(np.floor(exact) - exact, kind="stable")[:left]] += 1  # largest remainders
-    return [np.sort(part) for part in np.split(_shuffled(pool), np.cumsum(sizes)[:-1])]
+    return [np.sort(part) for part in np.split(_shuffled(stock), np.cumsum(sizes)[:-1])]
 
 
-def _shuffled(pool: Pool) -> Indices:
-    return generator(pool.seed, "partition", 0).permutation(pool.size)
+def _shuffled(stock: Stock) -> Indices:
+    return generator(stock.seed, "partition", 0).permutation(stock.size)
 
 
 # How to read what stands in brackets after a name.
@@ -157,7 +157,7 @@ class Partition:
     """A partition by name, with its argument."""
 
     name: str
-    divide: Callable[[Pool], list[Indices]] | None
+    divide: Callable[[Stock], list[Indices]] | None
     """None: everybody draws from everything."""
 
 

@@ -103,8 +103,16 @@ class Engine(Protocol):
         """What went wrong on the way, a line each; where nothing real runs, nothing does."""
 
     @property
+    def machines(self) -> Sequence[str]:
+        """Of each worker, the machine that it was on last; empty where there is only one."""
+
+    @property
     def lost_updates(self) -> int:
         """Updates that went with a server; their rows in `rows` say so."""
+
+    @property
+    def revisions(self) -> int:
+        """How often rows in `rows` were changed or taken away, with a server: whoever counts them begins anew."""
 
     @property
     def point(self) -> Point:

@@ -12,6 +12,7 @@ from offbeat.core.codec import Codec
 from offbeat.core.effects import Call, Cancel, Grad, Gradient, Lock, SharedAdd, SharedRead, Unlock, View
 from offbeat.core.errors import ConfigError
 from offbeat.core.feed import Feed
+from offbeat.core.shares import ENTRIES
 from offbeat.core.solver import Solver, World
 from offbeat.core.sparse import dense
 from offbeat.core.task import Buffers, Task
@@ -106,6 +107,9 @@ class Replay:
                 f"{names}, and no server puts that in order"
             )
         for entry in journal:
+            if entry.what in ENTRIES:
+                self.feed.shares.follow(entry.what, entry.worker, entry.number)
+                continue
             getattr(self, f"_{entry.what}")(entry.worker, entry.number)
 
     def _begin(self, i: int, draws: int) -> None:

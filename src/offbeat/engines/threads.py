@@ -50,9 +50,11 @@ class Threads:
 
     clock: ClassVar[str] = "wall"
     incidents: ClassVar[tuple[str, ...]] = ()
+    machines: ClassVar[tuple[str, ...]] = ()
     suspect: ClassVar[str] = ""
     waiting: ClassVar[str] = ""
     lost_updates: ClassVar[int] = 0
+    revisions: ClassVar[int] = 0
     journal: list[tuple[float, str, int, int]] | None = None
 
     def __init__(

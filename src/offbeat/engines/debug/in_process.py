@@ -13,7 +13,9 @@ from offbeat.core.solver import Solver
 from offbeat.core.sparse import RowTable, dense
 from offbeat.core.task import Task
 from offbeat.engines.cluster import Cluster
-from offbeat.engines.debug.queues import Inbox, Killed, ThreadHub, ThreadLine, ThreadPort
+from offbeat.engines.debug.still import Inbox, Killed
+from offbeat.engines.debug.thread_hub import ThreadHub, ThreadLine
+from offbeat.engines.debug.thread_port import ThreadPort
 from offbeat.engines.debug.where import RuleFailedError, where_server, where_worker
 from offbeat.engines.real import messages as m
 from offbeat.engines.real.board import Board
@@ -107,6 +109,12 @@ class ThreadProcesses:
             thread.join(min(patience_seconds, _END_SECONDS))
         self._threads.clear()
         self._exits.clear()
+
+    def room(self, rank: int) -> bool:
+        return True
+
+    def machines(self) -> dict[int, str]:
+        return {}
 
     def exit_of(self, role: str, rank: int) -> str:
         return self._exits.pop((role, rank), "it ended")

@@ -7,9 +7,7 @@ it is not the worker it belongs to.
 
 import mmap
 import os
-from collections.abc import Mapping
-from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,13 +20,13 @@ from offbeat.core.sparse import RowTable
 from offbeat.core.task import Buffers
 from offbeat.core.units import format_size
 from offbeat.engines.real.board import HEADER, REAL, WHOLE, Board
+from offbeat.engines.real.memory_slots import PAGE, Slots, rounded, slot_size
+from offbeat.engines.real.shared_log import SharedLog
 
-_PAGE = 4096
-_TENSORS_PER_MESSAGE = 8  # how many vectors of the parameters' size a message may hold
 _WEIGHT = 64  # bytes for the weight beside published parameters
 MAILBOXES = 4  # messages to peers that one worker may have under way
-RING, RECORD = 1024, 18  # announcements of a worker that the server has not read yet, and the numbers of each
-KEPT_RING = 8192  # records of the server that the control has not taken over yet
+_LOG = 128 << 10  # bytes for what a worker has announced and the server has not read yet,
+_KEPT = 1 << 20  # and for what the server has written down and the control has not taken over yet
 PROBES = 64  # components of a shared vector whose additions are counted
 
 
@@ -46,7 +44,7 @@ class Shape(NamedTuple):
 
 
 def shape_of(workers: int, x: Tensor, buffers: Buffers) -> Shape:
-    size = sum(_round(b.numel() * b.element_size(), 64) for b in (buffers or {}).values())
+    size = sum(rounded(b.numel() * b.element_size(), 64) for b in (buffers or {}).values())
     return Shape(workers, x.numel(), str(x.dtype).removeprefix("torch."), size)
 
 
@@ -59,10 +57,10 @@ class Arena(Board):
     | `adds` | to the shared vector, finished | `sums` | all-reduces of everybody that it gave a vector to |
     | `placed` | 1 when its parameters lie where peers average them (the server clears it when the worker is lost) |
     | `mixed` | by whoever averages, under the worker's lock: averages made of them |
-    | `head` | announcements written to its ring | `tail` | by the server: announcements read |
 
     `unread[i, k, j]` is 1 while message k of worker i waits for worker j: set by i, cleared by j, or by the server when
-    j is lost. The server's own ring, with `kept_head` and `kept_tail`, is what outlives it: read by the control.
+    j is lost. `logs[i]` is what worker i announces to the server, `record` what the server writes down for the control,
+    which outlives it.
     """
 
     def __init__(self, fd: int, shape: Shape) -> None:
@@ -72,15 +70,14 @@ class Arena(Board):
 
         def section(size: int) -> int:
             nonlocal at
-            start, at = at, at + _round(size, _PAGE)
+            start, at = at, at + rounded(size, PAGE)
             return start
 
         header, whole, real = section(HEADER * 8), section(w * WHOLE * 8), section(w * REAL * 8)
-        unread, rings = section(w * MAILBOXES * w * 8), section(w * RING * RECORD * 8)
-        kept = section(KEPT_RING * RECORD * 8)
+        unread, logs, kept = section(w * MAILBOXES * w * 8), section(w * _LOG), section(_KEPT)
         probes = section((2 * w + 1) * PROBES * 8)
-        self._slot = _round(_TENSORS_PER_MESSAGE * n + 65536, _PAGE)
-        self._published = _WEIGHT + _round(n, 64) + shape.buffers
+        self._slot = slot_size(n)
+        self._published = _WEIGHT + rounded(n, 64) + shape.buffers
         snapshot, shared = section(n), section(n)
         self._push, self._pull, self._own = (section(w * self._slot) for _ in range(3))
         self._publish = section(w * 2 * self._published)
@@ -90,16 +87,16 @@ class Arena(Board):
         if os.fstat(fd).st_size < at:
             os.ftruncate(fd, at)
         self.map = mmap.mmap(fd, at)
-        self._views: dict[tuple[int, torch.dtype], Tensor] = {}
+        self.slots = Slots(self.map, shape.vector, n)
         of_run = np.frombuffer(self.map, np.int64, HEADER, header)
         ints = np.frombuffer(self.map, np.int64, w * WHOLE, whole).reshape(w, WHOLE)
         floats = np.frombuffer(self.map, np.float64, w * REAL, real).reshape(w, REAL)
         super().__init__(of_run, ints, floats)
-        self.kept_head, self.kept_tail = of_run[16:17], of_run[17:18]
-        self.half, self.head, self.tail, self.adds, self.shown, self.mixed, self.sums, self.placed = ints.T[12:20]
+        self.half, self.adds, self.shown, self.mixed, self.sums, self.placed = ints.T[12:18]
         self.unread = np.frombuffer(self.map, np.int64, w * MAILBOXES * w, unread).reshape(w, MAILBOXES, w)
-        self.rings = np.frombuffer(self.map, np.float64, w * RING * RECORD, rings).reshape(w, RING, RECORD)
-        self.kept_ring = np.frombuffer(self.map, np.float64, KEPT_RING * RECORD, kept).reshape(KEPT_RING, RECORD)
+        everything = memoryview(self.map)
+        self.logs = [SharedLog(everything[logs + i * _LOG : logs + (i + 1) * _LOG]) for i in range(w)]
+        self.record = SharedLog(everything[kept : kept + _KEPT])
         self.probes = np.frombuffer(self.map, np.float64, w * 2 * PROBES, probes).reshape(w, 2, PROBES)
         self.probe_start = np.frombuffer(self.map, np.float64, PROBES, probes + w * 2 * PROBES * 8)
         self.probed = slice(0, shape.vector, max(1, shape.vector // PROBES))
@@ -108,9 +105,9 @@ class Arena(Board):
 
     def _vector(self, offset: int, size: int | None = None) -> Tensor:
         size, dtype = self.shape.vector if size is None else size, getattr(torch, self.shape.dtype)
-        if size > _TENSORS_PER_MESSAGE * self.shape.vector:
+        if size > self.slots.most:
             raise ConfigError(f"a vector of {size} elements does not fit its slot of shared memory")
-        return self._view(offset, dtype, size)
+        return self.slots.view(offset, dtype, size)
 
     # -- messages -----------------------------------------------------------------------------------------------
 
@@ -126,40 +123,6 @@ class Arena(Board):
         """Where worker i writes its k-th message under way to peers."""
         return self._mail + (i * MAILBOXES + k) * self._slot
 
-    def write(self, slot: int, tensors: Mapping[str, Tensor]) -> list[Any]:
-        """Copies tensors into a slot; says where each lies."""
-        parts: list[Any] = []
-        at = 0
-        for name, t in tensors.items():
-            size = t.numel() * t.element_size()
-            if at + size > self._slot:
-                raise ConfigError(
-                    f"a message of {format_size(at + size)} does not fit its slot of shared memory "
-                    f"({format_size(self._slot)}): up to {_TENSORS_PER_MESSAGE} vectors a message"
-                )
-            if size:
-                self._view(slot + at, t.dtype, t.numel()).copy_(t.detach().reshape(-1))
-            parts.append((name, at, str(t.dtype).removeprefix("torch."), tuple(t.shape)))
-            at += _round(size, 64)
-        return parts
-
-    def read(self, slot: int, parts: list[Any]) -> dict[str, Tensor]:
-        """Private copies of a slot's tensors: what is received stays as it was, whatever is written next."""
-        found = {}
-        for name, offset, dtype, shape in parts:
-            kind, count = getattr(torch, dtype), prod(shape)
-            source = self._view(slot + offset, kind, count) if count else torch.empty(0, dtype=kind)
-            found[name] = source.clone().reshape(shape)
-        return found
-
-    def _view(self, offset: int, dtype: torch.dtype, count: int) -> Tensor:
-        if count != self.shape.vector:
-            return torch.frombuffer(self.map, dtype=dtype, count=count, offset=offset)
-        found = self._views.get((offset, dtype))  # whole vectors lie in few places, and are looked for all the time
-        if found is None:
-            found = self._views[offset, dtype] = torch.frombuffer(self.map, dtype=dtype, count=count, offset=offset)
-        return found
-
     # -- what a worker shows of itself --------------------------------------------------------------------------
 
     def publish(self, i: int, shown: Shown | None, buffers: Buffers) -> None:
@@ -174,10 +137,10 @@ class Arena(Board):
             self._publish_rows(half, self._vector(at).view(x.shape), x)
         elif x is not None:
             self._vector(at).copy_(x)
-        at += _round(self.shape.nbytes, 64)
+        at += rounded(self.shape.nbytes, 64)
         for b in (buffers or {}).values():
-            self._view(at, b.dtype, b.numel()).copy_(b.reshape(-1))
-            at += _round(b.numel() * b.element_size(), 64)
+            self.slots.view(at, b.dtype, b.numel()).copy_(b.reshape(-1))
+            at += rounded(b.numel() * b.element_size(), 64)
         self.half[i] = half
         self.shown[i] += x is not None
 
@@ -200,11 +163,11 @@ class Arena(Board):
     def published_buffers(self, i: int, like: Buffers) -> Buffers:
         if like is None:
             return None
-        at = self._publish + (2 * i + int(self.half[i])) * self._published + _WEIGHT + _round(self.shape.nbytes, 64)
+        at = self._publish + (2 * i + int(self.half[i])) * self._published + _WEIGHT + rounded(self.shape.nbytes, 64)
         found = {}
         for name, b in like.items():
-            found[name] = self._view(at, b.dtype, b.numel()).clone().reshape(b.shape)
-            at += _round(b.numel() * b.element_size(), 64)
+            found[name] = self.slots.view(at, b.dtype, b.numel()).clone().reshape(b.shape)
+            at += rounded(b.numel() * b.element_size(), 64)
         return found
 
     def set_snapshot(self, x: Tensor) -> None:
@@ -239,11 +202,6 @@ class Arena(Board):
         return self._vector(self.push_slot(i) if k == 2 else self._summands + (2 * i + k) * self._slot, size)
 
 
-def bytes_of(parts: list[Any]) -> int:
-    """Of the tensors that were written to a slot."""
-    return sum(prod(shape) * getattr(torch, dtype).itemsize for _, _, dtype, shape in parts)
-
-
 def create(shape: Shape) -> Arena:
     """New shared memory, if the machine has it."""
     w, n = shape.workers, shape.nbytes
@@ -256,7 +214,3 @@ def create(shape: Shape) -> Arena:
     except (OSError, ValueError) as e:
         os.close(fd)
         raise ConfigError(f"cannot get shared memory for {w} workers: {e}") from None
-
-
-def _round(size: int, to: int) -> int:
-    return -(-size // to) * to

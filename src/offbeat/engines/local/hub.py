@@ -13,18 +13,19 @@ from torch import Tensor
 from offbeat.core.effects import SharedAdd
 from offbeat.core.reduction import payload_bytes
 from offbeat.engines.local import announcements
-from offbeat.engines.local.arena import Arena, bytes_of
+from offbeat.engines.local.arena import Arena
 from offbeat.engines.local.channel import Channel
 from offbeat.engines.local.local_messages import Arriving, HeardByServer, Summed
 from offbeat.engines.local.sums import ServerSums
 from offbeat.engines.real import messages as m
 from offbeat.engines.real.gathering import Meeting
 from offbeat.engines.real.mail import Known, Mail
+from offbeat.engines.real.memory_slots import bytes_of
 from offbeat.engines.real.site import Site
 from offbeat.engines.real.transport import Came, Closed, Heard, Ordered, Said, WentAway
 
 
-class WorkerLine:
+class ProcessLine:
     """The line to one worker, its process, and what both ends have."""
 
     def __init__(self, rank: int, channel: Channel, pid: int, x0: Any) -> None:
@@ -46,9 +47,9 @@ class LocalHub:
 
     def __init__(self, site: Site, arena: Arena, control: Channel, forker: Channel) -> None:
         self._site, self._arena, self._control, self._forker = site, arena, control, forker
-        self._mail = Mail(site.codec, arena)
-        self._lines: dict[int, WorkerLine] = {}
-        self._by_fd: dict[int, WorkerLine] = {}
+        self._mail = Mail(site.codec, arena.slots)
+        self._lines: dict[int, ProcessLine] = {}
+        self._by_fd: dict[int, ProcessLine] = {}
         self._ready: deque[int] = deque()  # descriptors with something to read
         self._sums = ServerSums(arena, site.options.short, self.send)
         self._poll = select.poll()
@@ -74,13 +75,13 @@ class LocalHub:
         order: m.FromControl = self._control.receive()
         return order
 
-    def _hear(self, line: WorkerLine) -> Heard:
+    def _hear(self, line: ProcessLine) -> Heard:
         try:
             return Said(line.rank, self._unpacked(line, line.channel.receive()))
         except Closed:
             return WentAway(line.rank)
 
-    def _unpacked(self, line: WorkerLine, message: Any) -> Any:
+    def _unpacked(self, line: ProcessLine, message: Any) -> Any:
         if type(message) is m.Called:
             tree, parts = message.payload
             message.payload = self._mail.unpack(tree, parts, self._arena.push_slot(line.rank), line.known)
@@ -91,7 +92,7 @@ class LocalHub:
         arriving, fds = self._forker.receive_with_fds(None, 1)
         assert isinstance(arriving, Arriving)
         channel = Channel.of(fds[0], HeardByServer)
-        line = WorkerLine(arriving.rank, channel, arriving.pid, self._site.initial.x)
+        line = ProcessLine(arriving.rank, channel, arriving.pid, self._site.initial.x)
         self._lines[line.rank] = self._by_fd[channel.fileno()] = line
         self._poll.register(channel, select.POLLIN)
         return Came(line.rank, arriving.how)

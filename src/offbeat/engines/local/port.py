@@ -29,7 +29,7 @@ class LocalPort:
 
     def __init__(self, site: Site, arena: Arena, rank: int, channel: Channel) -> None:
         self._site, self._arena, self._rank, self._channel = site, arena, rank, channel
-        self._mail, self._clock = Mail(site.codec, arena), site.clock
+        self._mail, self._clock = Mail(site.codec, arena.slots), site.clock
         self._known: Known = {"x0": site.initial.x}
         self._sums = WorkerSums(arena, self._mail, rank, channel)
         self._mixing: Mixing | None = None

@@ -40,7 +40,7 @@ class ServerLine:
     """The engine's line to a server, and its eye on what the server has written down."""
 
     def __init__(self, channel: Channel, arena: Arena) -> None:
-        self._channel, self._arena, self._keeper = channel, arena, announcements.Keeper(arena)
+        self._channel, self._arena = channel, arena
 
     def send(self, order: FromControl) -> None:
         self._channel.send(order)
@@ -50,7 +50,7 @@ class ServerLine:
         return message
 
     def committed(self) -> list[Transaction]:
-        return list(self._keeper.committed())
+        return list(announcements.committed(self._arena))
 
     def announced(self) -> tuple[list[Any], int]:
         return announcements.announced(self._arena)
@@ -139,6 +139,12 @@ class LocalProcesses:
         if self._receive(AllEnded, patience_seconds) is None:
             raise RunError("the processes of the run could not be ended")
         self._exits.clear()
+
+    def room(self, rank: int) -> bool:
+        return True
+
+    def machines(self) -> dict[int, str]:
+        return {}
 
     def exit_of(self, role: str, rank: int) -> str:
         deadline = time.monotonic() + _END_SECONDS

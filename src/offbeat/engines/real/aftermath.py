@@ -14,6 +14,17 @@ from offbeat.engines.real.open_batches import OpenBatches
 from offbeat.engines.real.recovery import bring_forward, recoverable
 
 
+class Outset(NamedTuple):
+    """Where a run begins again after its server was lost."""
+
+    saved: Checkpoint | None
+    """The state from which it goes on; None: the beginning."""
+    lost: int = 0
+    """Updates that are lost."""
+    made_again: int = 0
+    """Gradients that workers have used by themselves and compute again, for the same rows of the trace."""
+
+
 class Remains(NamedTuple):
     """What outlives a server: the run itself, what it had written down, and what everybody sees."""
 
@@ -25,33 +36,34 @@ class Remains(NamedTuple):
     mirror: Mirror
     board: Board
 
-    def go_back(self, saved: Checkpoint | None) -> tuple[Checkpoint | None, int]:
-        """The state from which the run goes on (None: the beginning), and how many updates are lost."""
+    def go_back(self, saved: Checkpoint | None) -> Outset:
+        """From where the run goes on, after the last checkpoint that there was."""
         mirror = self.mirror
+        self.feed.shares = mirror.shares
         if saved is None and not self.board.draws.any():  # not everybody had come yet: all begin again
             mirror.journal, mirror.since = [], []
-            return None, 0
-        return self._recover(saved) if recoverable(self.solver) else (saved, self._fall_back(saved))
+            return Outset(None)
+        return self._recover(saved) if recoverable(self.solver) else Outset(saved, lost=self._fall_back(saved))
 
-    def _recover(self, before: Checkpoint | None) -> tuple[Checkpoint, int]:
-        """Computes again what was acknowledged since the last checkpoint, and takes back what that does not bring back.
+    def _recover(self, before: Checkpoint | None) -> Outset:
+        """Computes again what was acknowledged since the last checkpoint.
 
-        Updates that workers make by themselves and announce (EASGD's) are not in the journal beyond the last call: they
-        are made again, from the same state.
+        Steps that workers make by themselves and announce (EASGD's) are not in the journal beyond the last call. They
+        are made again, on the same batches and from the same state, and have their rows then.
         """
         mirror, board = self.mirror, self.board
         saved = bring_forward(*self[:5], before, mirror.since, mirror.now)
         drawn = {i: range(w.draws, int(board.draws[i])) for i, w in saved.workers.items()}
         again = {self.feed.nth(i, k) for i, draws in drawn.items() for k in draws}
-        lost = mirror.take_back(lambda row: (row.source, row.draw) in again, saved.counters)
-        noted = mirror.batches() - again
+        made_again = mirror.forget(again, saved.counters)
+        noted = mirror.batches()
         if before is not None:
             saved.settled, noted = before.settled, noted | set(before.noted)
         saved.noted = sorted(noted)
         mirror.since = []
         for i, w in saved.workers.items():
             board.draws[i], board.samples[i] = w.draws, w.samples
-        return saved, lost
+        return Outset(saved, made_again=made_again)
 
     def _fall_back(self, saved: Checkpoint | None) -> int:
         """To the last checkpoint, or the beginning; how many updates are lost. Data goes on: no batch comes twice."""
@@ -60,18 +72,19 @@ class Remains(NamedTuple):
         counters = dict.fromkeys(mirror.ledger.counters(), 0) if saved is None else saved.counters
         for i, w in saved.workers.items() if saved is not None else ():
             begun[i], w.draws = w.draws, int(board.draws[i])
-        mirror.take_back(lambda row: True, counters)
+        mirror.lose(counters)
         for i, first in enumerate(begun):
             for batch in (self.feed.nth(i, k) for k in range(first, int(board.draws[i]))):
                 if batch not in have:
                     mirror.ledger.unfinished(mirror.now, i, batch, None, None, mirror.now, LOST)
         if saved is not None:
-            saved.settled, saved.noted = board.draws.tolist(), []
+            saved.settled, saved.noted, saved.held = board.draws.tolist(), [], self.feed.shares.plain()
         mirror.journal, mirror.since = [], []
         return reached - mirror.ledger.updates
 
     def close_books(self, saved: Checkpoint | None) -> None:
         """The run was over when its server was lost: one row for every gradient that was still under way."""
+        self.feed.shares = self.mirror.shares
         workers = range(self.world.workers)
         settled: list[int] = [0] * self.world.workers if saved is None else saved.settled
         noted: Iterable[tuple[int, int]] = () if saved is None else saved.noted

@@ -7,6 +7,7 @@ from offbeat.core.sparse import dense
 from offbeat.engines.real import messages as m
 from offbeat.engines.real.peer import Peer
 from offbeat.engines.real.record import Record
+from offbeat.engines.real.shared_state import take_in_shared
 from offbeat.engines.real.site import Site
 from offbeat.engines.real.transport import Hub
 from offbeat.engines.running.serving import Serving
@@ -25,6 +26,8 @@ class Attendance:
         """How a checkpoint is taken. Set by the loop, like the others."""
         self.finish: Callable[[], None]
         """How the run is brought to its end."""
+        self.rearrange: Callable[[m.Rearrange], None]
+        """How some leave, and others are made room for."""
         self.resumed: Callable[[], None]
         """What is to be done when everything goes on."""
         self._board.loss_limit[0], self._board.rest[0] = -inf, 0
@@ -42,7 +45,7 @@ class Attendance:
         elif self._clock.now() >= self.marks.deadline:
             self.ask(m.Deadline())
 
-    def ask(self, message: m.Mark | m.Loss | m.Deadline) -> None:
+    def ask(self, message: m.Mark | m.SuspectLoss | m.Deadline) -> None:
         """Shows the state of the run to the watcher, and waits for what it says."""
         self.pause()
         self._hub.tell(message)
@@ -77,8 +80,7 @@ class Attendance:
     def show(self) -> None:
         """The point that is evaluated, for the control to see."""
         solver, serving = self._site.solver, self._serving
-        if (shared := self._hub.shared()) is not None:
-            serving.state.x, serving.state.version = shared
+        take_in_shared(serving, self._hub)
         shown = {}
         if solver.shows_workers:
             # Who is there; or, when everybody has left, who was: what they knew is all there is.
@@ -101,6 +103,8 @@ class Attendance:
                 self._hub.tell(m.Halted(self._clock.now(), rate, None if options is None else dict(options)))
             case m.Save():
                 self.save()
+            case m.Rearrange():
+                self.rearrange(order)
             case m.Finish():
                 self.finish()
             case m.TellRate():

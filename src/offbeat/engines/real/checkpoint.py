@@ -46,6 +46,7 @@ class Checkpoint(Struct):
     workers: dict[int, SavedWorker]
     settled: list[int]  # of each worker, how many of its first mini-batches have rows,
     noted: list[tuple[int, int]]  # and which others do
+    held: list[Any] = []  # who holds which shares of the data, where that was changed
 
 
 def pack(codec: Codec, tree: Any) -> tuple[Any, bytes]:
@@ -75,7 +76,8 @@ def to_plain(c: Checkpoint, tensors: dict[str, Any]) -> dict[str, Any]:
     for i, w in c.workers.items():
         tensors.update({f"worker{i}.{name}": t for name, t in load(w.tensors).items()})
         workers[str(i)] = {"tree": w.tree, **{n: getattr(w, n) for n in _NUMBERS}}
-    return {"server": c.server, "workers": workers, **{n: getattr(c, n) for n in _PLAIN}}
+    held = {"held": c.held} if c.held else {}
+    return {"server": c.server, "workers": workers, **{n: getattr(c, n) for n in _PLAIN}, **held}
 
 
 def from_plain(plain: Mapping[str, Any], tensors: Mapping[str, Any]) -> Checkpoint:
@@ -90,5 +92,5 @@ def from_plain(plain: Mapping[str, Any], tensors: Mapping[str, Any]) -> Checkpoi
         for i, w in plain["workers"].items()
     }
     noted = [(source, draw) for source, draw in plain["noted"]]
-    rest = {n: plain[n] for n in _PLAIN}
+    rest = {n: plain[n] for n in _PLAIN} | {"held": plain.get("held", [])}
     return Checkpoint(server=plain["server"], tensors=own("server"), workers=workers, **{**rest, "noted": noted})

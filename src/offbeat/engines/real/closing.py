@@ -14,6 +14,7 @@ def close_books(server: "ServerLoop") -> None:
     """One row for every gradient that is still under way."""
     record, ledger = server.record, server.ledger
     record.listen()
+    server.attendance.show()
     version, now = server.serving.version, server.clock.now()
     for worker, g in server.solver.held(server.serving.state):
         ledger.note(now, worker, g, version, IN_FLIGHT)
@@ -29,6 +30,5 @@ def close_books(server: "ServerLoop") -> None:
             ledger.snapshot(now, i, peer.last.version, version, IN_FLIGHT)
     for i in range(server.site.cluster.workers):  # those we have not even met
         record.open.settle(i, now, version, IN_FLIGHT)
-    server.attendance.show()
     record.commit()
     server.hub.tell(m.Finished())

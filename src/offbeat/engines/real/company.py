@@ -10,6 +10,7 @@ from offbeat.engines.real import messages as m
 from offbeat.engines.real.gathering import Gathering
 from offbeat.engines.real.peer import Peer
 from offbeat.engines.real.record import Record
+from offbeat.engines.real.shared_state import take_in_shared
 from offbeat.engines.real.site import Site
 from offbeat.engines.real.transport import Came, Hub
 from offbeat.engines.running.serving import Outgoing, Serving
@@ -49,6 +50,8 @@ class Company:
             self.deliver(self._serving.join(i, self._clock.now()))
         else:
             peer.waiting = i in self._serving.waiting
+        for held in self._site.feed.shares.pieces(i):
+            self._hub.send(i, m.Holds(held[0], list(held[1])))
         if self.begun:
             self._hub.send(i, m.Start())
 
@@ -90,6 +93,7 @@ class Company:
         self._board.alive[peer.rank] = 0
         self._hub.lost(peer.rank)
         self._record.listen()
+        take_in_shared(self._serving, self._hub)  # or it would have read a version that is not there yet
         held = self._site.solver.held(self._serving.state)
         return self._record.open.settle(peer.rank, self._clock.now(), self._serving.version, LOST, held)
 

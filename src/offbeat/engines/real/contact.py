@@ -8,7 +8,7 @@ from typing import Any
 
 from offbeat.engines.real import messages as m
 from offbeat.engines.real.mirror import Mirror
-from offbeat.engines.real.transport import Closed, Line, RunError
+from offbeat.engines.real.transport import Closed, ControlLine, RunError
 
 GONE, SILENT = "was lost", "did not answer"
 _LOOK = 0.05  # seconds between two looks at what the server has written down
@@ -28,7 +28,7 @@ class Contact:
 
     def __init__(
         self,
-        line: Line,
+        line: ControlLine,
         mirror: Mirror,
         patience_seconds: float,
         at_once: Callable[[m.ToControl], bool],
@@ -76,6 +76,14 @@ class Contact:
         """When everybody has ended: also what workers had announced, and it had not read."""
         self.take_over()
         self._mirror.take_announced(*self._line.announced())
+
+    def last_words(self) -> list[m.ToControl]:
+        """When it has ended: what it had said, and nobody has heard."""
+        said = []
+        with suppress(Closed):
+            while (message := self._line.receive(_LOOK)) is not None:
+                said.append(message)
+        return said
 
     def close(self) -> None:
         self._line.close()

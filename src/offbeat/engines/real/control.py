@@ -2,14 +2,16 @@
 becomes of those who are lost.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from math import inf
+from time import monotonic
 from typing import Any, ClassVar
 
 from offbeat.core.codec import Codec
 from offbeat.core.errors import ConfigError, OffbeatError
 from offbeat.core.feed import Feed
+from offbeat.core.shares import Shares
 from offbeat.core.solver import Solver
 from offbeat.core.sparse import dense
 from offbeat.core.task import Task
@@ -24,6 +26,7 @@ from offbeat.engines.real.contact import GONE, Contact, ServerLostError
 from offbeat.engines.real.observed import Observed
 from offbeat.engines.real.recovery import recoverable
 from offbeat.engines.real.site import Options
+from offbeat.engines.real.staffing import Staffing
 from offbeat.engines.real.transport import RunError
 from offbeat.engines.running.fit import require, world_of
 
@@ -48,7 +51,7 @@ class RealEngine(Observed):
         threads: int,
         options: Options,
     ) -> None:
-        self.world = world_of(cluster, task, feed, seed)
+        self.world = world_of(cluster, task, feed, seed, options.start)
         require(self.name, self.asks, solver, self.world)
         self.task, self.solver, self.cluster, self.feed, self.seed = task, solver, cluster, feed, seed
         self.options = options
@@ -65,6 +68,7 @@ class RealEngine(Observed):
         self.deadline = inf
         self.incidents: list[str] = []
         self.lost_updates = 0
+        self.revisions = 0
         self.suspect = ""
         self.waiting = ""
         self._lr, self._optimizer_options = solver.lr(server, 0), solver.optimizer_options(server)
@@ -75,6 +79,10 @@ class RealEngine(Observed):
         self._saved: Checkpoint | None = None  # the last checkpoint
         self._server_life = 0
         self._losses = 0
+        self._between_servers = False  # one is lost, and the next has not begun
+        self.staffing = Staffing(cluster.workers, len(self.world.present), options.floor)
+        self._alone: float | None = None  # since when nobody is there
+        self.look_for_wishes: Callable[[], None] = _no_wishes
 
     # -- running ------------------------------------------------------------------------------------------------
 
@@ -85,7 +93,7 @@ class RealEngine(Observed):
         self._open_server()
         while True:
             try:
-                why = self._hear(watcher) if self.presence.there or self._others_join else self._stop("idle")
+                why = self._hear(watcher) if self.presence.there or self._others_come else self._stop("idle")
             except ServerLostError as e:
                 self._replace_server(e.how)
                 why = None
@@ -98,11 +106,13 @@ class RealEngine(Observed):
             case m.Tick() | None:
                 if watcher.tick():
                     return self._stop("watcher")
+                self.look_for_wishes()
+                self._adjust()
             case m.Mark():
                 if watcher.mark() or watcher.tick():
                     return self._stop("watcher")
                 self._go()
-            case m.Loss(_, loss, worker, batch):
+            case m.SuspectLoss(_, loss, worker, batch):
                 self.suspect = f"worker {worker}, batch {batch}"
                 if watcher.suspicious(loss):
                     return self._stop("watcher")
@@ -112,6 +122,38 @@ class RealEngine(Observed):
                 return self._stop("seconds")
         return None
 
+    # -- more workers, or fewer -----------------------------------------------------------------------------------
+
+    def scale(self, workers: int) -> str:
+        """From now on, the run is to have so many workers; what becomes of that, in words. Refuses what cannot be."""
+        if self._halted:
+            raise ConfigError("the run is over")
+        before, there = self.staffing.wanted, self.presence.there
+        said = self.staffing.ask(workers, self.solver, there)
+        if workers != before:
+            self.incidents.append(f"{workers} workers are wanted since update {self.updates}, {len(there)} were there")
+        return said
+
+    def _adjust(self) -> None:
+        """Some are to leave, or may come. Shares of the data go with them."""
+        staffing, there = self.staffing, self.presence.there
+        leave = staffing.leavers(there)
+        join = [] if leave else staffing.joiners(there, self.processes.room)
+        if leave or join or self._orphans():
+            staffing.leaving |= set(leave)
+            self._contact.request(m.Rearrange(leave, join, sorted(staffing.at_rest)), m.Rearranged)
+            for i in join:
+                if i not in self.presence.there:  # the description of the cluster may have wanted it, too
+                    self._start_worker(i, "joins")
+
+    def _orphans(self) -> bool:
+        """Whether a share of the data that should be gone through is held by nobody who is there."""
+        there = self.presence.there
+        if not self.feed.divided or not there or not self.solver.takes_in:
+            return False
+        held = {share for i in there for share in self.mirror.shares.positions(i, 0)}
+        return any(i not in held | self.staffing.at_rest for i in range(self.cluster.workers))
+
     def _see_to(self, message: m.ToControl) -> bool:
         """What cannot wait, whatever the server is being asked; True if this was such a message."""
         match message:
@@ -119,7 +161,8 @@ class RealEngine(Observed):
                 self._depart(gone)
             case m.Wanted(worker):
                 if worker not in self.presence.there:  # a server that was lost may have said so before
-                    self._start_worker(worker, "joins")
+                    self.staffing.brought(worker)
+                    self._bring(worker)
             case m.Hung(worker, seconds):
                 self.incidents.append(f"worker {worker} was silent for {seconds:.0f} s and was ended")
             case m.ProcessFailed(worker, why):
@@ -170,6 +213,7 @@ class RealEngine(Observed):
             with suppress(RunError):  # nor anybody who could start one
                 self.processes.end_all(self.options.patience_seconds)
             self._part_with_server()
+            self._contact.close()
             self._remains.close_books(self._saved)
             self.incidents.append(f"the server {how} when the run was over; nothing lost")
         self.mirror.now = now
@@ -210,7 +254,7 @@ class RealEngine(Observed):
         kept = {"run": to_plain(checkpoint, tensors), "accounts": accounts, "lives": roll.lives}
         kept |= {"alive": sorted(roll.there), "presence": [roll.seconds(i, self.now) for i in range(len(roll.lives))]}
         kept |= {n: getattr(self, n) for n in ("loss_limit", "incidents", "lost_updates")}
-        return {**kept, "totals": (self.bytes, self.queued, self.served)}
+        return {**kept, "wanted": self.staffing.wanted, "totals": (self.bytes, self.queued, self.served)}
 
     def _checkpoint(self) -> Checkpoint:
         while True:
@@ -234,6 +278,8 @@ class RealEngine(Observed):
         mirror.bytes, mirror.queued, mirror.served = encoded["totals"]
         for name in ("loss_limit", "incidents", "lost_updates"):
             setattr(self, name, encoded[name])
+        self.staffing.wanted = encoded.get("wanted", len(self.presence.there))
+        mirror.shares = Shares(self._saved.held)
         self.processes.board.load(encoded["accounts"])
         self.processes.board.followed[0] = self._saved.now
 
@@ -257,36 +303,61 @@ class RealEngine(Observed):
         totals = m.Totals(mirror.now, mirror.bytes, mirror.queued, mirror.served)
         line = self.processes.start_server(saved, self._server_life, totals)
         self._server = Contact(line, mirror, self.options.patience_seconds, self._see_to, self._hears_nothing)
-        self._begun = True
+        self._begun, self._between_servers = True, False
         for i in sorted(how):
             self._start_worker(i, how[i])
         self._go()
 
     def _start_worker(self, i: int, how: str) -> None:
-        life = self.presence.come(i, self.now)
+        life, self._alone = self.presence.come(i, self.now), None
         saved = self._saved.workers[i] if how == "resumes" and self._saved is not None else None
         if saved is not None and self.initial.buffers is not None:  # its statistics, until it shows others
             buffers = load_worker(Codec(self.solver.records), self.solver, self.world, saved)[2]
             self.processes.board.publish(i, None, buffers)
         self.processes.start_worker(i, life, how, saved)
 
+    def _bring(self, i: int) -> None:
+        """A worker joins: at once or, where the server is lost, with the next one."""
+        if self._between_servers:
+            self.presence.there.add(i)
+        else:
+            self._start_worker(i, "joins")
+
     def _depart(self, gone: m.WorkerGone) -> None:
         """A worker has gone: restarted if it was lost and the options say so."""
         i = gone.worker
         self.presence.go(i, self.now)
-        how = self.processes.exit_of("worker", i)
-        if gone.lost and not gone.meant:
-            wanted = self.options.on_loss == "restart" and self.solver.takes_in and not self._halted
-            restart = wanted and self._losses < self.options.restarts
-            self._losses += 1
-            where = "" if gone.batch is None else f" at batch {gone.batch}"
-            self.incidents.append(f"worker {i} was lost{where} ({how}); {'restarted' if restart else 'left out'}")
-            if restart:
-                self._start_worker(i, "joins")
+        how = "no exit code" if self._between_servers else self.processes.exit_of("worker", i)
+        unmeant = gone.lost and not gone.meant and i not in self.staffing.leaving
+        wanted = self.options.on_loss == "restart" and self.solver.takes_in and not self._halted
+        comes_back = unmeant and wanted and self._losses < self.options.restarts
+        if not gone.meant or not gone.lost:  # what the description of the cluster takes, it brings back
+            self.staffing.gone(i, lost=gone.lost, comes_back=comes_back)
+        else:
+            self.staffing.taken(i)
+        if not unmeant:
+            return
+        self._losses += 1
+        now = comes_back and self.processes.room(i)
+        where = "" if gone.batch is None else f" at batch {gone.batch}"
+        becomes = "restarted" if now else "there is no place for it now" if comes_back else "left out"
+        self.incidents.append(f"worker {i} was lost{where} ({how}); {becomes}")
+        if now:
+            self._bring(i)
+        if 0 < len(self.presence.there) < self.options.floor:
+            raise RunError(
+                f"{len(self.presence.there)} workers are left, fewer than local.floor={self.options.floor}: what is "
+                "saved goes on with offbeat resume"
+            )
 
     @property
-    def _others_join(self) -> bool:
-        return any(e.kind == "join" and e.at > self.now for e in self.cluster.events)
+    def _others_come(self) -> bool:
+        """Nobody is there now: whether it is worth waiting."""
+        if any(e.kind == "join" and e.at > self.now for e in self.cluster.events):
+            return True
+        if self._alone is None:
+            self._alone = monotonic()
+        return bool(self.staffing.missing(set())) and monotonic() - self._alone < self.options.patience_seconds
 
     def _failure(self, rank: int, why: str) -> OffbeatError:
         who = "the server" if rank < 0 else f"worker {rank}"
@@ -306,7 +377,6 @@ class RealEngine(Observed):
     def _part_with_server(self) -> None:
         """Everybody has ended: what was written down is taken over."""
         self._contact.take_all()
-        self._contact.close()
         self.presence.settle(self.now)
 
     def _replace_server(self, why: str) -> None:
@@ -317,13 +387,19 @@ class RealEngine(Observed):
         how = self._how(why)
         self.processes.end_all(self.options.patience_seconds)
         self._part_with_server()
+        self._between_servers = True
+        for message in self._contact.last_words():  # who was to join, or is gone: nobody will say so again
+            self._see_to(message)
+        self._contact.close()
         self.processes.board.job[:] = 0
         reached = self.updates
-        self._saved, lost = self._remains.go_back(self._saved)
+        self._saved, lost, made_again = self._remains.go_back(self._saved)
         if self._saved is not None and recoverable(self.solver):
             kept = self._saved.workers
             self.presence.there = {i for i in self.presence.there if i in kept or not self._has_ended(i)}
         self.lost_updates += lost
+        self.mirror.shares = Shares(() if self._saved is None else self._saved.held)
+        self.revisions += lost > 0 or made_again > 0
         self.incidents.append(
             f"the server {how} after update {reached}; restarted from update {self.updates}, {lost or 'nothing'} lost"
         )
@@ -334,6 +410,10 @@ class RealEngine(Observed):
         left_out = self.options.on_loss != "restart" and any(e[1:3] == ("lost", i) for e in self.mirror.journal)
         quota = self.options.quota
         return left_out or (quota is not None and bool(self.processes.board.samples[i] >= quota))
+
+
+def _no_wishes() -> None:
+    """Nobody asks for anything."""
 
 
 def _nothing(job: Any) -> Any:

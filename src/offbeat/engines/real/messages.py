@@ -52,7 +52,7 @@ class Post(Struct, tag=True):
     size: int
 
 
-class Idle(Struct, tag=True):
+class WaitsForPeer(Struct, tag=True):
     """The worker waits for a message of a peer, and has heard so many things of peers. If more are under way to it, it
     does not wait any more."""
 
@@ -73,7 +73,7 @@ class WorkerSaved(Struct, tag=True):
     saved: SavedWorker
 
 
-FromWorker = Called | GaveUp | Suspicious | Failed | Reducing | Post | Idle | Left | Resting | WorkerSaved
+FromWorker = Called | GaveUp | Suspicious | Failed | Reducing | Post | WaitsForPeer | Left | Resting | WorkerSaved
 
 # -- the server to a worker -----------------------------------------------------------------------------------------
 
@@ -89,7 +89,7 @@ class Answered(Struct, tag=True):
     seconds: float = 0.0  # that the receiver took to unpack it
 
 
-class Verdict(Struct, tag=True):
+class LossSeen(Struct, tag=True):
     """The watcher has seen the loss: go on."""
 
 
@@ -130,7 +130,18 @@ class GoOn(Struct, tag=True):
     """You have rested enough."""
 
 
-ToWorker = Start | Answered | Verdict | Met | Letter | Gone | Back | SaveYourself | GoOn
+class Holds(Struct, tag=True):
+    """From your batch `first` on, these shares of the data are yours: (share, position in it), in turn."""
+
+    first: int
+    shares: list[tuple[int, int]]
+
+
+class Dismissed(Struct, tag=True):
+    """You are not needed any more: leave."""
+
+
+ToWorker = Holds | Dismissed | Start | Answered | LossSeen | Met | Letter | Gone | Back | SaveYourself | GoOn
 
 # -- the control to the server --------------------------------------------------------------------------------------
 
@@ -164,7 +175,15 @@ class TellRate(Struct, tag=True):
     """The learning rate in force?"""
 
 
-FromControl = Go | Halt | Save | Proceed | Finish | TellRate
+class Rearrange(Struct, tag=True):
+    """These workers are to leave, and those will join: everybody comes to rest for it, and shares are dealt anew."""
+
+    leave: list[int]
+    join: list[int]
+    idle: list[int]  # shares that nobody takes over
+
+
+FromControl = Rearrange | Go | Halt | Save | Proceed | Finish | TellRate
 
 # -- the server to the control --------------------------------------------------------------------------------------
 
@@ -182,7 +201,7 @@ class Mark(Struct, tag=True):
     now: float
 
 
-class Loss(Struct, tag=True):
+class SuspectLoss(Struct, tag=True):
     """A suspicious loss of a worker's mini-batch; everything stands still until `Go`."""
 
     now: float
@@ -245,15 +264,34 @@ class Rate(Struct, tag=True):
     lr: float | None
 
 
+class Rearranged(Struct, tag=True):
+    """They have left; those that are to join may come."""
+
+    now: float
+
+
 ToControl = (
-    Tick | Mark | Loss | Deadline | WorkerGone | Wanted | Hung | ProcessFailed | Halted | Saved | Finished | Rate
+    Rearranged
+    | Tick
+    | Mark
+    | SuspectLoss
+    | Deadline
+    | WorkerGone
+    | Wanted
+    | Hung
+    | ProcessFailed
+    | Halted
+    | Saved
+    | Finished
+    | Rate
 )
 
 
 # -- what outlives the server ---------------------------------------------------------------------------------------
 
 Entry = tuple[float, str, int, int]
-"""One line of the journal: (time, what, worker, number). What there is: begin, join, call, work, cancelled, lost."""
+"""One line of the journal: (time, what, worker, number). What there is: begin, join, call, work, cancelled, lost; and
+who holds which shares of the data (`core/shares.py`)."""
 
 
 class Totals(Struct):

@@ -72,6 +72,11 @@ class Observed:
     def lost_share(self) -> float | None:
         return self.processes.lost_share()
 
+    @property
+    def machines(self) -> list[str]:
+        found = self.processes.machines()
+        return [found.get(i, "") for i in range(len(self.presence.lives))] if found else []
+
     def show_applied(self, look: Callable[[Applied], None]) -> bool:
         return False  # gradients are in other processes, and the clock goes on
 

@@ -6,9 +6,7 @@ from offbeat.core.effects import Gradient
 from offbeat.core.feed import Feed
 from offbeat.core.trace import RECEIVED
 from offbeat.engines.real.board import Board
-from offbeat.engines.running.ledger import ROW_OUTCOME, Ledger, Values
-
-_SOURCE, _DRAW = 2, 3  # where a row has them
+from offbeat.engines.running.ledger import ROW_DRAW, ROW_OUTCOME, ROW_SOURCE, Ledger, Values
 
 
 class OpenBatches:
@@ -25,8 +23,8 @@ class OpenBatches:
 
     def note(self, rows: Iterable[Values]) -> None:
         """These rows were written."""
-        own = (row for row in rows if row[ROW_OUTCOME] != RECEIVED and row[_DRAW] is not None)
-        self._noted.update((row[_SOURCE], row[_DRAW]) for row in own)
+        own = (row for row in rows if row[ROW_OUTCOME] != RECEIVED and row[ROW_DRAW] is not None)
+        self._noted.update((row[ROW_SOURCE], row[ROW_DRAW]) for row in own)
 
     def settle(
         self, i: int, now: float, version: int | None, outcome: str, held: Iterable[tuple[int, Gradient]] = ()

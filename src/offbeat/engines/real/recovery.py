@@ -9,6 +9,7 @@ from copy import copy
 
 from offbeat.core.effects import Call
 from offbeat.core.feed import Feed
+from offbeat.core.shares import Shares
 from offbeat.core.solver import Solver, World
 from offbeat.core.task import Task
 from offbeat.engines.real.checkpoint import Checkpoint, SavedWorker, load_worker, pack, save_worker, unpack
@@ -35,7 +36,7 @@ def bring_forward(
 ) -> Checkpoint:
     """The run's state after its last journal entry, computed again from a checkpoint or from the beginning."""
     fresh = copy(feed)
-    fresh.draws = [0] * world.workers
+    fresh.draws, fresh.shares = [0] * world.workers, Shares(() if saved is None else saved.held)
     replay = Replay(task, solver, fresh, world, seed=seed)
     if saved is not None:
         _load(replay, saved)
@@ -71,4 +72,5 @@ def _save(replay: Replay, now: float) -> Checkpoint:
     server, tensors = pack(codec, replay.solver.save_server(serving.state))
     there, waiting = sorted(serving.there), sorted(serving.waiting)
     settled = [0] * replay.world.workers
-    return Checkpoint(now, server, tensors, replay.ledger.counters(), there, waiting, workers, settled, [])
+    held = replay.feed.shares.plain()
+    return Checkpoint(now, server, tensors, replay.ledger.counters(), there, waiting, workers, settled, [], held)

@@ -14,17 +14,15 @@ from offbeat.engines.real.transport import Said
 if TYPE_CHECKING:
     from offbeat.engines.real.server_loop import ServerLoop
 
-_PATIENCE = 0.05  # seconds until the next look at the clock
+PATIENCE = 0.05  # seconds until the next look at the clock
 
 
 def take_checkpoint(server: "ServerLoop") -> None:
     """Answers the control's `Save`. If the run stands still for the watcher, workers go on to their resting places."""
-    server.record.listen()
-    server.board.rest[0] = 1
-    paused = server.attendance.resume()
+    paused = call_to_rest(server)
     found: dict[int, SavedWorker] = {}
     while True:
-        _wait_until_still(server)
+        wait_until_still(server)
         since = server.clock.now()
         server.company.follow_description(since)  # of what is to happen, a run that goes on knows only what comes later
         found = _collect(server)
@@ -43,10 +41,24 @@ def take_checkpoint(server: "ServerLoop") -> None:
     server.board.rest[0] = 0
     now = server.clock.now()
     books = server.record.open.state()
-    server.hub.tell(m.Saved(Checkpoint(now, state, tensors, counters, there, waiting, found, *books)))
+    held = server.site.feed.shares.plain()
+    server.hub.tell(m.Saved(Checkpoint(now, state, tensors, counters, there, waiting, found, *books, held)))
     proceed = server.hub.next_order()
     assert isinstance(proceed, m.Proceed)
     server.clock.skip(now)
+    end_rest(server, paused)
+
+
+def call_to_rest(server: "ServerLoop") -> bool:
+    """From now on, everybody rests at the end of its round. True if everything stood still for the watcher."""
+    server.record.listen()
+    server.board.rest[0] = 1
+    return server.attendance.resume()
+
+
+def end_rest(server: "ServerLoop", paused: bool) -> None:
+    """Everybody goes on, or (if it was so before) stands still."""
+    server.board.rest[0] = 0
     for peer in list(server.peers.values()):
         if peer.resting:
             peer.resting = False
@@ -56,9 +68,9 @@ def take_checkpoint(server: "ServerLoop") -> None:
     server.go_on()
 
 
-def _wait_until_still(server: "ServerLoop") -> None:
+def wait_until_still(server: "ServerLoop") -> None:
     while server.summing or not server.company.still:
-        heard = server.hub.next(_PATIENCE)
+        heard = server.hub.next(PATIENCE)
         if heard is not None:
             server.see_to(heard)
         server.tick()
@@ -71,7 +83,7 @@ def _collect(server: "ServerLoop") -> dict[int, SavedWorker]:
     for i in asked:
         server.hub.send(i, m.SaveYourself())
     while (asked & set(server.peers)) - set(found):
-        heard = server.hub.next(_PATIENCE)
+        heard = server.hub.next(PATIENCE)
         if isinstance(heard, Said) and isinstance(heard.message, m.WorkerSaved):
             found[heard.worker] = heard.message.saved
         elif heard is not None:

@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 from offbeat.core.effects import Gradient, Reply, SharedAdd
+from offbeat.core.shares import Shares
 from offbeat.core.sparse import dense
 from offbeat.core.trace import CANCELLED
 from offbeat.engines.real import messages as m
@@ -17,6 +18,7 @@ from offbeat.engines.real.closing import close_books
 from offbeat.engines.real.company import Company
 from offbeat.engines.real.gathering import Gathering, Meeting
 from offbeat.engines.real.peer import Peer
+from offbeat.engines.real.rearranging import rearrange
 from offbeat.engines.real.record import Record
 from offbeat.engines.real.resting import take_checkpoint
 from offbeat.engines.real.site import Site
@@ -39,6 +41,7 @@ class ServerLoop:
         self.board, self.solver, self.clock = site.board, site.solver, site.clock
         self.ledger = Ledger(gap=site.options.gap)
         self.handling: tuple[int, Any] | None = None  # the last message of a worker, and whose it is
+        site.feed.shares = Shares(saved.held if saved is not None else ())
         state, there = self._state(saved)
         self.serving = Serving(self.solver, state, self.ledger, there)
         if saved is not None:
@@ -49,10 +52,11 @@ class ServerLoop:
         self.peers = self.company.peers
         self.attendance = Attendance(site, hub, self.serving, self.record, self.peers)
         self.attendance.save, self.attendance.finish = lambda: take_checkpoint(self), lambda: close_books(self)
-        self.attendance.resumed = self.go_on
+        self.attendance.resumed, self.attendance.rearrange = self.go_on, lambda order: rearrange(self, order)
         self.gathering = self.company.gathering = Gathering(self.board, site.cluster.workers, self._meet)
         self.company.deliver = self._deliver
         self.summing = 0  # all-reduces whose sum is being made
+        self.leaving: set[int] = set()  # who is to leave at the end of its round
         self.put_off: list[Said] = []  # what workers have asked for while everybody is to rest
         self._going_on = False
         self._next_tick = self._next_look = 0.0
@@ -117,7 +121,8 @@ class ServerLoop:
             if peer is None:
                 return
             peer.heard = time.monotonic()
-            if self.board.rest[0] and isinstance(heard.message, m.Called | m.Reducing):
+            rests = self.board.rest[0] and heard.worker not in self.leaving
+            if rests and isinstance(heard.message, m.Called | m.Reducing):
                 peer.waiting = True
                 self.put_off.append(heard)
             else:
@@ -141,7 +146,7 @@ class ServerLoop:
                 self.gathering.come(peer.rank, message)
             case m.Post():
                 self._on_post(peer, message)
-            case m.Idle(heard):
+            case m.WaitsForPeer(heard):
                 peer.idle = heard == peer.told
             case m.Resting():
                 peer.resting = True
@@ -207,7 +212,7 @@ class ServerLoop:
 
     # -- messages of workers ------------------------------------------------------------------------------------
 
-    def _answer(self, i: int, message: m.Met | m.Verdict) -> None:
+    def _answer(self, i: int, message: m.Met | m.LossSeen) -> None:
         """What worker i waits for."""
         peer = self.peers.get(i)
         if peer is not None:
@@ -264,10 +269,10 @@ class ServerLoop:
         """The watcher sees the loss, unless it has allowed so much by now; then the worker goes on."""
         loss, peer.suspicious = peer.suspicious, None
         if loss is not None and not loss <= self.board.loss_limit[0]:
-            self.attendance.ask(m.Loss(self.clock.now(), loss, peer.rank, int(self.board.job_draw[peer.rank])))
+            self.attendance.ask(m.SuspectLoss(self.clock.now(), loss, peer.rank, int(self.board.job_draw[peer.rank])))
         peer.suspected = False
         if self.peers.get(peer.rank) is peer:  # and no other life of it
-            self._answer(peer.rank, m.Verdict())
+            self._answer(peer.rank, m.LossSeen())
 
     def _meet(self, meeting: Meeting) -> None:
         self.summing += 1

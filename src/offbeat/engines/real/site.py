@@ -1,7 +1,7 @@
 """What every process of a run is given at its start, and what follows from it."""
 
 import importlib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from offbeat.core.codec import Codec
@@ -36,6 +36,8 @@ class Options:
     restarts: int = 20  # a run that loses more processes fails
     gap: bool = False
     quota: int | None = None  # samples a worker
+    start: int | None = None  # so many workers begin; None: all
+    floor: int = 1  # a run with fewer workers fails
     short: int = 1 << 20  # an all-reduce of so many elements in all is summed by everybody, instead of a slice each
     faults: tuple[Fault, ...] = ()
 
@@ -92,7 +94,7 @@ class Site:
         self.options = setup.options
         self.row_sparse = bool(getattr(task, "row_sparse", False))
         self.codec = Codec(setup.solver.records)
-        self.world = world_of(setup.cluster, task, setup.feed, setup.seed)
+        self.world = world_of(setup.cluster, task, setup.feed, setup.seed, setup.options.start)
         self.clock = Clock(board)
 
     def fault(self, kind: str, at: int, worker: int, life: int) -> bool:
@@ -107,7 +109,7 @@ class Site:
 def check_cluster(cluster: Cluster, engine: str) -> None:
     """What is real here cannot be set: one line that says so, before anything starts."""
     blank = Cluster(workers=cluster.workers)
-    for name in ("compute", "latency", "bandwidth", "service", "peers", "memory", "feeder", "schedule", "allreduce"):
+    for name in (field.name for field in fields(cluster) if field.name not in ("workers", "delay", "events")):
         if getattr(cluster, name) != getattr(blank, name):
             raise ConfigError(
                 f"cluster.{name} is for simulation: on the {engine} engine they are the machine's own; "

@@ -156,7 +156,7 @@ class Port(Protocol):
         """For tests: this process does nothing any more."""
 
 
-class Line(Protocol):
+class ControlLine(Protocol):
     """The control's line to a server."""
 
     def send(self, order: FromControl) -> None: ...
@@ -181,17 +181,23 @@ class Processes(Protocol):
     def open(self) -> None:
         """Makes ready: the task is made where servers and workers will find it."""
 
-    def start_server(self, saved: Checkpoint | None, life: int, totals: Totals) -> Line:
+    def start_server(self, saved: Checkpoint | None, life: int, totals: Totals) -> ControlLine:
         """A server, from a checkpoint or the beginning, that goes on counting from these totals."""
 
     def start_worker(self, rank: int, life: int, how: str, saved: SavedWorker | None = None) -> None:
         """A worker that "begins" with the run, "joins" it, or "resumes" from what was saved."""
+
+    def room(self, rank: int) -> bool:
+        """Whether there is a place for this worker now."""
 
     def end_all(self, patience_seconds: float) -> None:
         """Ends the server and all workers, before others begin."""
 
     def exit_of(self, role: str, rank: int) -> str:
         """How a process ended that is known to have ended."""
+
+    def machines(self) -> Mapping[int, str]:
+        """Of each worker that was started, the machine that it was on last; empty where there is only one."""
 
     def lost_share(self) -> float | None:
         """Of the additions to a shared vector, how much was undone by others; None where it is not known."""

@@ -166,7 +166,7 @@ class WorkerLoop:
         self.gradients += 1
         if not g.loss <= board.loss_limit[0]:
             self.port.send(m.Suspicious(g.loss))
-            self._await(m.Verdict)
+            self._await(m.LossSeen)
         self.buffers = buffers
         if self.solver.schedule is not None:  # a replay has to know
             self._works.append(work)
@@ -253,6 +253,10 @@ class WorkerLoop:
                 self._told += 1
             case m.SaveYourself():
                 self._save()
+            case m.Holds(first, shares):
+                self.site.feed.shares.hold(self.rank, first, shares)
+            case m.Dismissed():
+                raise Leave
             case _:
                 raise TypeError(f"worker {self.rank} was sent {message!r}")
 
@@ -290,7 +294,7 @@ class WorkerLoop:
         while self._letters == before:
             if effect.peer in self._gone:
                 return False
-            self.port.send(m.Idle(self._told))
+            self.port.send(m.WaitsForPeer(self._told))
             self._hear(None)
         return True
 

@@ -13,7 +13,7 @@ from offbeat.core.trace import APPLIED, RECEIVED, REFUSED, staleness
 Values = tuple[Any, ...]
 """A row of the trace, in the order of `core.trace.Row`: a plain tuple, because a million of them must be cheap."""
 
-ROW_OUTCOME, ROW_SAMPLES = 9, 11  # where a row has them
+ROW_SOURCE, ROW_DRAW, ROW_OUTCOME, ROW_SAMPLES = 2, 3, 9, 11  # where a row has them
 
 
 class Ledger:
