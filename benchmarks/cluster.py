@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 import offbeat
 import ray_server
-from beside import ratios, table
+from beside import ratios, say, table
 from local import BATCH, LR, Loops, model
 
 WIDTH, WIDE_BATCH = 4960, 8
@@ -56,7 +56,10 @@ def small(workers: int, seconds: float, repeats: int) -> bool:
     base = Loops(workers)
     rows = {
         "offbeat asgd": lambda: ours("digits", "asgd", workers, seconds, BATCH),
-        "offbeat asgd, encrypted": lambda: ours("digits", "asgd", workers, seconds, BATCH, encryption="on"),
+        "offbeat asgd, sockets": lambda: ours("digits", "asgd", workers, seconds, BATCH, shared_memory="off"),
+        "offbeat asgd, encrypted": lambda: ours(
+            "digits", "asgd", workers, seconds, BATCH, shared_memory="off", encryption="on"
+        ),
         "offbeat asgd, actor calls": lambda: ours("digits", "asgd", workers, seconds, BATCH, transport="actor"),
         "offbeat sync": lambda: ours("digits", "sync", workers, seconds, BATCH),
         "Ray's parameter server": lambda: ray_server.samples_per_second(workers, seconds, BATCH, LR, model),
@@ -72,6 +75,9 @@ def large(workers: int, seconds: float, repeats: int) -> bool:
     task = offbeat.task(wide, F.cross_entropy, (x, y), (x[:8], y[:8]))
     rows = {
         "offbeat asgd": lambda: ours(task, "asgd", workers, seconds, WIDE_BATCH),
+        "offbeat asgd, sockets, in parts": lambda: ours(
+            task, "asgd", workers, seconds, WIDE_BATCH, shared_memory="off"
+        ),
         "Ray's parameter server": lambda: ray_server.samples_per_second(
             workers, seconds, WIDE_BATCH, LR, wide, wide_data, warm_up=2
         ),
@@ -80,14 +86,17 @@ def large(workers: int, seconds: float, repeats: int) -> bool:
     for _ in range(repeats):
         for name, measure in rows.items():
             found[name].append(measure())
+            say(f"{name}: {found[name][-1]:.1f} samples/s")
     print(f"24.6 million parameters, batch {WIDE_BATCH}, {workers} workers; {repeats} repeats")
     return _beside_ray("large", found)
 
 
 def _beside_ray(size: str, found: dict[str, list[float]]) -> bool:
-    pairs = zip(found["offbeat asgd"], found["Ray's parameter server"], strict=True)
-    name = "offbeat asgd / Ray's server"
-    return table({name: found["offbeat asgd"]}, {name: [a / b for a, b in pairs]}, {name: AGAINST_RAY[size]})
+    """Every row of ours as a ratio to Ray's server in the same repeat; the first has a bound."""
+    ray, ours = found["Ray's parameter server"], [name for name in found if name.startswith("offbeat asgd")]
+    against = {f"{n} / Ray's server": [a / b for a, b in zip(found[n], ray, strict=True)] for n in ours}
+    values = {f"{n} / Ray's server": found[n] for n in ours}
+    return table(values, against, {"offbeat asgd / Ray's server": AGAINST_RAY[size]})
 
 
 if __name__ == "__main__":

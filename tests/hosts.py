@@ -77,18 +77,19 @@ class Hosts:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
         return {**inherited, **quick, **mine, "PATH": path, "RAY_TMPDIR": str(self.folder)}
 
-    def start(self, k: int, cpus: int = 2) -> None:
-        """Its Ray node."""
+    def start(self, k: int, cpus: int = 2, **env: str) -> None:
+        """Its Ray node; its processes have these variables, too."""
         where = ["--head", "--port", PORT] if k == 1 else ["--address", f"{self.address(1)}:{PORT}"]
         words = ["ray", "start", *where, "--node-ip-address", self.address(k), "--num-cpus", cpus]
         words += ["--object-store-memory", 80_000_000, "--disable-usage-stats"]
         words += ["--include-dashboard", "false", "--temp-dir", self.folder] if k == 1 else []
-        done = self.run(k, *words, timeout=180)
+        done = self.run(k, *words, timeout=180, **env)
         assert done.returncode == 0, done.stdout + done.stderr
 
-    def run(self, k: int, *words: object, timeout: float) -> subprocess.CompletedProcess[str]:
+    def run(self, k: int, *words: object, timeout: float, **env: str) -> subprocess.CompletedProcess[str]:
         command = ["ip", "netns", "exec", self.space(k), *(str(w) for w in words)]
-        return subprocess.run(command, env=self.env, capture_output=True, text=True, check=False, timeout=timeout)
+        mine = {**self.env, **env}
+        return subprocess.run(command, env=mine, capture_output=True, text=True, check=False, timeout=timeout)
 
     def popen(self, k: int, *words: object, out: Path) -> subprocess.Popen[bytes]:
         command = ["ip", "netns", "exec", self.space(k), *(str(w) for w in words)]

@@ -6,9 +6,13 @@ Faults are tied to the run's progress: at a mark everything stands still, someth
 is to be mended while somebody cannot be reached is mended in full flight: he cannot stand still.
 """
 
+import contextlib
 import json
+import os
+import signal
 import sys
 from math import inf
+from pathlib import Path
 
 import torch
 
@@ -32,7 +36,7 @@ class Breaks(Stop):
 
     def __init__(self, deeds, mends):
         super().__init__(updates=inf)
-        self.deeds, self.mends = sorted(deeds.items()), sorted(mends.items())
+        self.deeds, self.mends = sorted(deeds.items()), list(mends)
 
     def watch(self, engine):
         found = super().watch(engine)
@@ -49,16 +53,41 @@ class Breaks(Stop):
         return False
 
     def tick(self):
-        while self.mends and self.engine.updates >= self.mends[0][0]:
+        while self.mends and self.mends[0][0](self.engine):
             self.mends.pop(0)[1](self.engine)
         return False
+
+
+def after(updates):
+    return lambda engine: engine.updates >= updates
+
+
+def said(words):
+    return lambda engine: any(words in line for line in engine.incidents)
+
+
+def came(workers):
+    return lambda engine: len(engine.presence.there | engine.staffing.done) == workers
+
+
+def send(number, rank):
+    """A signal to the first process of a worker, if it is still there."""
+    pids = {}
+
+    def deed(engine):
+        pids.setdefault(rank, engine.processes.pids[rank])
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pids[rank], number)
+
+    return deed
 
 
 def main(address, name, scenario):
     torch.set_num_threads(1)
     hosts = Hosts.__new__(Hosts)  # those that are there
-    hosts.name, hosts.count = name, 4
-    deeds, mends, faults, patience, rule = {}, {}, (), 60.0, "asgd"
+    hosts.name, hosts.count, hosts.folder = name, 4, Path("/tmp") / name.replace("ob", "obr")
+    hosts.token = hosts.folder / "token"
+    deeds, mends, faults, patience, rule, start, workers = {}, [], (), 60.0, "asgd", None, WORKERS
     ray = RayOptions(address=address, cpus=1.0)
     match scenario:
         case "plain":
@@ -72,7 +101,7 @@ def main(address, name, scenario):
         case "slow link":
             deeds = {5: lambda _: hosts.slow(3, "100mbit")}
         case "heals":
-            deeds, mends = {10: lambda _: hosts.cut(3)}, {20: lambda _: hosts.mend(3)}
+            deeds, mends = {10: lambda _: hosts.cut(3)}, [(after(20), lambda _: hosts.mend(3))]
         case "server five times":
             faults = tuple(Fault("kill", 6 * k, life=k) for k in range(1, 6))
         case "hangs":
@@ -83,11 +112,19 @@ def main(address, name, scenario):
             deeds = {15: lambda _: hosts.kill(4)}
         case "cut for good":
             patience, deeds = 8.0, {15: lambda _: hosts.cut(4)}
+        case "stopped":
+            stop, go_on = send(signal.SIGSTOP, 2), send(signal.SIGCONT, 2)
+            patience, deeds, mends = 8.0, {15: stop}, [(said("worker 2 was lost"), go_on)]
+        case "scaled":
+            start, deeds = 2, {10: lambda e: e.scale(4)}
+        case "node comes":  # one place is free, and more are wanted
+            workers, start, deeds = 7, 5, {15: lambda e: e.scale(7)}
+            mends = [(came(6), lambda _: hosts.start(4))]
     task = mlp_task()
-    feed = Feed(task.size, batch=BATCH, workers=WORKERS, seed=3)
-    options = Options(quota=EACH * BATCH, patience_seconds=patience, faults=faults)
+    feed = Feed(task.size, batch=BATCH, workers=workers, seed=3)
+    options = Options(quota=EACH * BATCH, patience_seconds=patience, faults=faults, start=start)
     made = solver(rule, lr=0.05)
-    engine = OnRay(task, made, Cluster(workers=WORKERS), feed, seed=3, options=options, ray=ray)
+    engine = OnRay(task, made, Cluster(workers=workers), feed, seed=3, options=options, ray=ray)
     try:
         ended = engine.run(Breaks(deeds, mends).watch(engine))
         engine.finish()
@@ -95,11 +132,11 @@ def main(address, name, scenario):
     finally:
         engine.close()
     replay = Replay(
-        task, solver(rule, lr=0.05), Feed(task.size, batch=BATCH, workers=WORKERS, seed=3), engine.world, seed=3
+        task, solver(rule, lr=0.05), Feed(task.size, batch=BATCH, workers=workers, seed=3), engine.world, seed=3
     )
     replay.follow(Entry(*entry) for entry in engine.journal)
     rows = [Row(*r) for r in engine.rows]
-    drawn = {(i, k) for i in range(WORKERS) for k in range(int(engine.processes.board.draws[i]))}
+    drawn = {(i, k) for i in range(workers) for k in range(int(engine.processes.board.draws[i]))}
     own = [(r.source, r.draw) for r in rows if r.draw is not None]
     print(
         json.dumps(
@@ -111,7 +148,8 @@ def main(address, name, scenario):
                 "replayed": torch.equal(x, replay.parameters),
                 "once": len(own) == len(set(own)),
                 "all": set(own) == drawn,
-                "applied": [sum(r.applied for r in rows if r.worker == i) for i in range(WORKERS)],
+                "applied": [sum(r.applied for r in rows if r.worker == i) for i in range(workers)],
+                "short": sum(EACH - sum(r.applied for r in rows if r.worker == i) for i in range(workers)),
                 "encrypted": engine.processes.encrypted,
                 "nodes": sorted(set(engine.processes.nodes.values())),
             }

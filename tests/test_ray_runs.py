@@ -6,13 +6,18 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
+import offbeat
+from harness import mlp_task
 from offbeat import cli
 from offbeat.core.errors import ConfigError
 from offbeat.engines.ray.connection import Connection, require_ray
+from offbeat.engines.ray.crew import check_versions, root_of
+from offbeat.engines.ray.host import About, versions
 from processes import alive, descendants, until
 
 LONG = ["digits", "--engine", "ray", "--workers", "2", "--budget", "40epochs", "--out", "r", "--checkpoint-every", "1s"]
@@ -93,6 +98,29 @@ def test_what_ray_cannot_give_is_said(words, why, tmp_path):
 def test_an_address_where_nobody_answers_is_one_line():
     with pytest.raises(ConfigError, match=r"no Ray answers at 127.0.0.1:1 within"):
         Connection("127.0.0.1:1", 2)
+
+
+def test_versions_that_differ_are_named():
+    there = About("10.0.0.2", 1, {**versions(), "torch": "1.0", "Python": "3.9.1"})
+    with pytest.raises(ConfigError, match=r"machine 10.0.0.2 has other versions: Python 3.9.1 there.*; torch 1.0"):
+        check_versions(there)
+    check_versions(About("10.0.0.2", 1, versions()))
+
+
+def test_of_pages_of_an_error_the_line_that_says_it_is_shown():
+    pages = "The actor died because of an error raised in its creation task, \x1b[36mray::Host\n  File x, line 1\n"
+    pages += "ModuleNotFoundError: No module named 'offbeat'\n\n"
+    assert root_of(RuntimeError(pages)) == "ModuleNotFoundError: No module named 'offbeat'"
+    assert root_of(RuntimeError("it ended\nfor good")) == "it ended"
+
+
+def test_what_cannot_be_sent_is_named_with_the_reason(tmp_path, monkeypatch):
+    """Before a Ray is looked for."""
+    monkeypatch.chdir(tmp_path)
+    task = mlp_task()
+    task.line = threading.Lock()
+    with pytest.raises(ConfigError, match=r"the task cannot be sent .*: its attribute 'line' \(lock\)"):
+        offbeat.train(task, "asgd", 2, engine="ray", budget="5updates", settings={"ray.address": "127.0.0.1:1"})
 
 
 def test_a_ray_client_is_refused():

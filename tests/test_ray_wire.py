@@ -13,12 +13,14 @@ from offbeat.core.feed import Feed
 from offbeat.core.sparse import RowSparse
 from offbeat.engines.cluster import Cluster
 from offbeat.engines.ray import ray_messages as r
+from offbeat.engines.ray import wire
+from offbeat.engines.ray.frames import Frames, WrongMessageError
 from offbeat.engines.ray.host_clock import Alignment
 from offbeat.engines.ray.ray_hub import RayHub
 from offbeat.engines.ray.remote_board import RemoteBoard, row_of, set_row
 from offbeat.engines.ray.sockets import ZmqPeer, ZmqServer
 from offbeat.engines.ray.vetting import vet
-from offbeat.engines.ray.wire import Frames, Letters, WrongMessageError, identity_of, key_of, sender_of
+from offbeat.engines.ray.wire import Letters, identity_of, key_of, sender_of
 from offbeat.engines.real import messages as m
 from offbeat.engines.real.mail import Mail
 from offbeat.engines.real.site import Options, Setup, Site
@@ -68,13 +70,13 @@ def test_another_key_is_no_key():
 
 def test_a_message_counts_once_and_in_order():
     worker, server = pair()
-    first, second, third = (worker.seal(m.Idle(k)) for k in range(3))
+    first, second, third = (worker.seal(m.WaitsForPeer(k)) for k in range(3))
     server.open(first)
     with pytest.raises(WrongMessageError, match="number 1 where 2 is due"):
         server.open(first)
     with pytest.raises(WrongMessageError, match="number 3 where 2 is due"):
         server.open(third)
-    assert server.open(second)[1] == m.Idle(1)
+    assert server.open(second)[1] == m.WaitsForPeer(1)
 
 
 def test_a_message_that_comes_back_is_no_message():
@@ -113,6 +115,73 @@ def test_a_tensor_is_ours_and_aligned():
     (found,) = Frames().read([memoryview(raw)[1:]], [("x", 0, "float32", (100,))]).values()
     assert found.data_ptr() % 16 == 0
     assert torch.equal(found, torch.arange(100.0))
+
+
+@pytest.fixture
+def small_parts(monkeypatch):
+    monkeypatch.setattr(wire, "PART", 10)
+
+
+@given(st.lists(st.integers(0, 45), min_size=1, max_size=4))
+def test_a_long_message_arrives_in_parts_as_it_was_sent(lengths):
+    """However its tensors are cut: only what is complete is a message."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wire, "PART", 10)
+        worker, server = pair()
+        tensors = [bytes(range(k, k + n)) for k, n in enumerate(lengths)]
+        sent = []
+        worker.post(sent.append, m.WaitsForPeer(7), [memoryview(t) for t in tensors], row=([1], [2.0]))
+        assert len(sent) == (1 if sum(lengths) <= 10 else 1 + sum(-(-n // 10) for n in lengths))
+        *first, last = [server.open(frames) for frames in sent]
+        assert first == [None] * (len(sent) - 1)
+        envelope, message, found = last
+        assert (message, envelope.row) == (m.WaitsForPeer(7), ([1], [2.0]))
+        assert [bytes(t) for t in found] == tensors
+
+
+def test_a_vector_that_came_in_parts_is_not_copied_again(small_parts):
+    worker, server = pair()
+    frames, x = [], torch.arange(20.0)
+    parts = Frames().write(frames, {"x": x})
+    sent = []
+    worker.post(sent.append, m.Called(("tree", parts), 0.0, 80, []), frames)
+    *_, (_, message, tensors) = [server.open(f) for f in sent]
+    (found,) = Frames().read(tensors, message.payload[1]).values()
+    assert torch.equal(found, x)
+    assert found.data_ptr() == tensors[0].ctypes.data
+    assert found.data_ptr() % 64 == 0
+
+
+def test_parts_come_in_order_and_all_of_them(small_parts):
+    worker, server = pair()
+    sent = []
+    worker.post(sent.append, m.Left(), [b"x" * 25])
+    server.open(sent[0])
+    with pytest.raises(WrongMessageError, match="number 3 where 2 is due"):
+        server.open(sent[2])
+    server.open(sent[1])
+    server.open(sent[2])
+    assert server.open(sent[3])[1] == m.Left()
+
+
+def test_nothing_comes_between_parts(small_parts):
+    worker, server = pair()
+    sent = []
+    worker.post(sent.append, m.Left(), [b"x" * 25])
+    server.open(sent[0])
+    worker._sent = 1
+    with pytest.raises(WrongMessageError, match="before the last part"):
+        server.open(worker.seal(m.WaitsForPeer(1)))
+
+
+def test_a_part_of_nothing_and_parts_that_are_too_long_are_refused(small_parts):
+    worker, server = pair()
+    with pytest.raises(WrongMessageError, match="part of nothing"):
+        server.open(worker.seal(r.NextPart(), [b"x"]))
+    worker.post(lambda frames: server.open(frames) if len(frames) == 1 else None, m.Left(), [b"x" * 25])
+    worker._sent = server._received
+    with pytest.raises(WrongMessageError, match="parts are not as long"):
+        server.open(worker.seal(r.NextPart(), [b"x" * 26]))
 
 
 X0 = torch.zeros(4)
@@ -226,6 +295,28 @@ def test_a_worker_is_welcomed_and_heard(hub, server, site):
     worker.socket.close()
 
 
+def test_a_long_gradient_comes_in_parts_and_others_are_heard_between_them(hub, server, site, small_parts):
+    one, other = FakeWorker(server), FakeWorker(server, rank=1)
+    for worker in (one, other):
+        worker.say(r.Hello("begins"))
+        assert isinstance(heard(hub), Came)
+    frames, g = [], Gradient(torch.rand_like(site.initial.x), 0.5, 8, at=site.initial.x, version=0)
+    packed = Mail(site.codec, Frames()).pack(g, frames, {"x0": site.initial.x})
+    parts = []
+    one.letters.post(parts.append, m.Called(packed, 0.0, 1, []), frames)
+    assert len(parts) > 20
+    for part in parts[:-1]:
+        one.socket.send(part)
+    other.say(m.Suspicious(0.5))
+    said = heard(hub)
+    assert (said.worker, said.message) == (1, m.Suspicious(0.5))
+    one.socket.send(parts[-1])
+    said = heard(hub)
+    assert torch.equal(said.message.payload.value, g.value)
+    for worker in (one, other):
+        worker.socket.close()
+
+
 def test_a_stranger_gets_nowhere(hub, server, site):
     """Not with another secret, not with rubbish, not under a worker's name."""
     strangers = [
@@ -241,7 +332,7 @@ def test_a_stranger_gets_nowhere(hub, server, site):
             break
         hub.next(0.05)
     assert hub.refused == 3
-    assert not hub._lines
+    assert not hub._lines.by_rank
     strangers[0].socket.close()
     for s in strangers[1:]:
         s.close()

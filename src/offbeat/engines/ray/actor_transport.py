@@ -82,7 +82,7 @@ class ActorControl(ActorPeer):
 
         while not self._over.is_set():
             try:
-                for frames in ray.get(self._server.fetch.remote(_LONG)):
+                for frames in ray.get(self._server.fetch.options(concurrency_group="outbox").remote(_LONG)):
                     self._inbox.put(frames)
             except ray.exceptions.RayError:
                 return  # its end is noticed elsewhere

@@ -11,8 +11,13 @@ from typing import Any
 from offbeat.core.errors import ConfigError
 
 _REACH_SECONDS = 10.0
+_ANSWER_SECONDS = 3.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # 0: a Ray that is started here uses the loopback, and nothing else
+
+
+ENVIRONMENT = {"MALLOC_ARENA_MAX": "1"}
+"""Of our processes: without it, threads that Ray starts give every large vector back (see `keep_freed_memory`)."""
 
 
 class Connection:
@@ -21,12 +26,16 @@ class Connection:
     def __init__(self, address: str | None, cpus: float) -> None:
         """`cpus`: how many a Ray of our own offers, whatever the machine has: processes share its cores."""
         self._ours = False
+        self.environment = ENVIRONMENT
+        """What its processes have to be given of it: those of a Ray of our own inherit it from us."""
         ray = _import(address)
         if ray.is_initialized():
             return
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
         if address is None:
             # "local": or Ray would join one that runs here already, whoever started it.
+            os.environ.update(ENVIRONMENT)
+            self.environment = {}
             options |= {"address": "local", "num_cpus": max(1, round(cpus + 0.49)), "include_dashboard": False}
         else:
             _reach(address)
@@ -85,6 +94,18 @@ def _reach(address: str) -> None:
         socket.create_connection((host, int(port)), timeout=_REACH_SECONDS).close()
     except OSError as e:
         raise ConfigError(f"no Ray answers at {address} within {_REACH_SECONDS:.0f} s: {_first_line(e)}") from None
+
+
+def is_there(machine: str) -> bool:
+    """Whether a machine of the cluster still answers: Ray itself takes a while to notice that one does not."""
+    import ray
+
+    for node in ray.nodes():
+        if node["Alive"] and node["NodeManagerAddress"] == machine:
+            with contextlib.suppress(OSError):
+                socket.create_connection((machine, node["NodeManagerPort"]), timeout=_ANSWER_SECONDS).close()
+                return True
+    return False
 
 
 def _first_line(e: BaseException) -> str:

@@ -1,5 +1,7 @@
 """The processes that Ray gives us: one for the server, one for each worker, in a placement group."""
 
+import re
+import time
 from typing import Any
 
 from offbeat.core.errors import ConfigError
@@ -10,11 +12,16 @@ from offbeat.engines.real.transport import RunError
 
 SERVER = -1
 _START_SECONDS = 120.0  # for a process to start and import torch
+_LOOK_SECONDS = 1.0  # between two looks at what is free
+_ERROR = re.compile(r"[\w.]*(Error|Exception)\b")
 _TINY = 0.001  # of a node's own resource: enough to be placed there
 
 
 class Crew:
-    """Hosts by rank, started when they are asked for. A crew may serve many runs, one after another."""
+    """Hosts by rank, started when they are asked for. A crew may serve many runs, one after another.
+
+    Places for the server and the first `workers` are set aside; workers beyond them come where something is free.
+    """
 
     def __init__(self, workers: int, options: RayOptions) -> None:
         self.options, self._workers = options, workers
@@ -24,8 +31,9 @@ class Crew:
         self._hosts: dict[int, Any] = {}
         actor = ray.remote(concurrency_groups={"run": 1, "inbox": 1, "outbox": 1})(Host)
         self._actor = actor
-        bundles = [self._server_bundle(), *({"CPU": options.cpus, "GPU": options.gpus} for _ in range(workers))]
-        self._bundles = [{k: v for k, v in b.items() if v} or {"CPU": _TINY} for b in bundles]
+        self._each = _some({"CPU": options.cpus, "GPU": options.gpus})
+        self._bundles = [_some(self._server_bundle()), *([self._each] * workers)]
+        self._looked, self._available, self._whole = 0.0, dict[str, float](), True
         try:
             self._check_resources()
             self._group = ray.util.placement_group(self._bundles, strategy="SPREAD")
@@ -62,19 +70,46 @@ class Crew:
                 f"use fewer workers, or a smaller ray.{name.lower()}s"
             )
 
+    def promised(self, rank: int) -> bool:
+        """Whether a place was set aside for it at the start."""
+        return rank < self._workers
+
+    def free(self, rank: int) -> bool:
+        """Whether there is a place for it now, as far as Ray knows."""
+        import ray
+
+        if time.monotonic() - self._looked > _LOOK_SECONDS:
+            self._looked, self._available = time.monotonic(), ray.available_resources()
+            table = ray.util.placement_group_table(self._group)
+            self._whole = table["state"] == "CREATED"
+        if self.promised(rank):
+            return self._whole
+        asked = self._bundle(rank)
+        found = all(self._available.get(name, 0.0) >= amount for name, amount in asked.items())
+        if found:  # the next one finds what is left
+            for name, amount in asked.items():
+                self._available[name] -= amount
+        return found
+
+    def _bundle(self, rank: int) -> dict[str, float]:
+        return self._bundles[rank + 1] if self.promised(rank) else self._each
+
     def host(self, rank: int) -> Any:
         """The process of this rank, which may still be starting."""
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
         if rank not in self._hosts:
-            bundle = self._bundles[rank + 1]
-            place = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=rank + 1)
+            bundle = self._bundle(rank)
+            place: Any = "SPREAD"
+            if self.promised(rank):
+                place = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=rank + 1)
             self._hosts[rank] = self._actor.options(
                 num_cpus=bundle.get("CPU", 0.0),
                 num_gpus=bundle.get("GPU", 0.0),
                 resources={k: v for k, v in bundle.items() if k.startswith("node:")},
                 scheduling_strategy=place,
                 max_restarts=0,
+                runtime_env={"env_vars": self._connection.environment} if self._connection.environment else None,
             ).remote()
         return self._hosts[rank]
 
@@ -90,16 +125,9 @@ class Crew:
         except ray.exceptions.GetTimeoutError:
             raise RunError(f"Ray did not start {len(ranks)} processes within {_START_SECONDS:.0f} s") from None
         except ray.exceptions.RayError as e:
-            raise RunError(f"Ray could not start the run's processes: {str(e).splitlines()[0]}") from None
-        ours = versions()
+            raise ConfigError(f"Ray could not start the run's processes: {root_of(e)}") from None
         for about in found.values():
-            differ = [
-                f"{name} {about.versions[name]} there, {v} here"
-                for name, v in ours.items()
-                if about.versions[name] != v
-            ]
-            if differ:
-                raise ConfigError(f"machine {about.node} has other versions: {'; '.join(differ)}")
+            check_versions(about)
         return found
 
     def end(self, rank: int) -> None:
@@ -125,7 +153,18 @@ class Crew:
         self._connection.close()
 
 
-def _check_versions(there: About) -> None:
+def _some(bundle: dict[str, float]) -> dict[str, float]:
+    """Ray wants something to be asked for."""
+    return {k: v for k, v in bundle.items() if v} or {"CPU": _TINY}
+
+
+def root_of(e: BaseException) -> str:
+    """What was at the bottom of an error of Ray's, which comes in pages: the last line that names an error."""
+    lines = [line.strip() for line in str(e).splitlines() if line.strip()] or [type(e).__name__]
+    return next((line for line in reversed(lines) if _ERROR.match(line)), lines[0])
+
+
+def check_versions(there: About) -> None:
     """With others, results would not have the same bits, or messages not the same form."""
     here = versions()
     differ = [f"{name} {there.versions[name]} there, {v} here" for name, v in here.items() if there.versions[name] != v]

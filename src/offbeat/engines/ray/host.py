@@ -1,5 +1,6 @@
 """The process that Ray starts for us, and starts anew elsewhere: it becomes a server or a worker, run after run."""
 
+import gc
 import os
 import platform
 import sys
@@ -11,8 +12,10 @@ import torch
 
 from offbeat.core.sparse import dense
 from offbeat.core.task import Point, Task
+from offbeat.engines.ray import common_memory
 from offbeat.engines.ray import ray_messages as r
 from offbeat.engines.ray.actor_transport import ActorPeer, ActorServer
+from offbeat.engines.ray.common_memory import CommonMemory
 from offbeat.engines.ray.ray_hub import RayHub
 from offbeat.engines.ray.ray_port import RayPort
 from offbeat.engines.ray.remote_board import RemoteBoard, set_row
@@ -39,6 +42,7 @@ class ServerOrder(NamedTuple):
     alive: list[int]
     followed: float
     buffers: dict[int, Any]
+    control_is_near: bool  # it shares the server's memory
 
 
 class WorkerOrder(NamedTuple):
@@ -83,9 +87,10 @@ class Host:
         self._over = Event()
         self._socket: ServerSocket | None = None
         self._inbox: Any = None
+        self._memory: CommonMemory | None = None
 
     def about(self) -> About:
-        return About(node_address(), os.getpid(), versions())
+        return about_here()
 
     def prepare(self, run: str, setup: bytes, paths: list[str]) -> str | None:
         """Makes the task; says why not, if it cannot. Modules are looked for where the driver has them, too."""
@@ -103,17 +108,27 @@ class Host:
             return told(e)
         return None
 
-    def open(self, transport: str, encrypt: bool) -> Address:
-        """A socket for a server that is about to begin."""
+    def open(self, transport: str, encrypt: bool, share: bool) -> Address:
+        """A socket for a server that is about to begin, and memory to share with others on this machine."""
+        assert self._setup is not None, "the task was not made here"
         self._over.clear()
+        x = dense(self._initial.x)
+        self._memory = common_memory.create(self._setup.cluster.workers, x) if share else None
         if transport == "actor":
             self._socket = self._inbox = ActorServer()
-            return Address("", None)
-        server = ZmqServer(node_address(), encrypt, self._vector_bytes)
-        self._socket = server
-        return server.address
+            address = Address("")
+        else:
+            server = ZmqServer(node_address(), encrypt, x.nbytes)
+            self._socket, address = server, server.address
+        return address._replace(node=node_address(), memory=None if self._memory is None else self._memory.handle)
 
     def serve(self, order: ServerOrder) -> Parting:
+        try:
+            return self._serve(order)
+        finally:
+            gc.collect()  # memory that was shared goes back now
+
+    def _serve(self, order: ServerOrder) -> Parting:
         socket = self._socket
         assert socket is not None
         site, board = self._site()
@@ -123,16 +138,25 @@ class Host:
             board.publish(i, None, buffers)
         board.new_shown.clear()
         board.alive[order.alive], board.followed[0] = 1, order.followed
-        hub = RayHub(site, board, socket, order.secret, order.life, self._over)
+        memory, self._memory = self._memory, None
+        hub = RayHub(site, board, socket, order.secret, order.life, self._over, memory, order.control_is_near)
         try:
             ServerLoop(site, hub, order.saved, order.life, order.totals).run()
         except Exception as e:
             hub.tell(ProcessFailed(-1, told(e)))
         finally:
             socket.close()
+            if memory is not None:
+                memory.close()
         return Parting()
 
     def work(self, order: WorkerOrder) -> Parting:
+        try:
+            return self._work(order)
+        finally:
+            gc.collect()
+
+    def _work(self, order: WorkerOrder) -> Parting:
         self._over.clear()
         site, board = self._site()
         letters = Letters(order.key, order.rank, order.life, r.HeardByWorker, to_server=True)
@@ -141,7 +165,8 @@ class Host:
             socket = ZmqPeer(order.address, order.identity, self._vector_bytes)
         else:
             socket = self._inbox = ActorPeer(order.server, order.identity)
-        port = RayPort(site, board, order.rank, socket, letters, self._over)
+        memory = order.address.open_memory(node_address())
+        port = RayPort(site, board, order.rank, socket, letters, self._over, memory)
         error = 0.0
         try:
             error = port.greet(order.how)
@@ -182,6 +207,10 @@ class Host:
     @property
     def _vector_bytes(self) -> int:
         return int(dense(self._initial.x).nbytes)
+
+
+def about_here() -> About:
+    return About(node_address(), os.getpid(), versions())
 
 
 def node_address() -> str:

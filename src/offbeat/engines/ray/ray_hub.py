@@ -1,8 +1,4 @@
-"""The server's side on a cluster: one socket for all lines, numbers of the board on every message.
-
-What the server does is written down with the control before anybody is answered: answers wait in the outbox until the
-control has said that it keeps the transaction they belong to. The server goes on with other messages meanwhile.
-"""
+"""The server's side on a cluster: one socket for all lines, numbers of the board on every message."""
 
 import os
 import signal
@@ -17,64 +13,60 @@ from offbeat.core.reduction import mean_of, payload_bytes
 from offbeat.core.solver import Shown
 from offbeat.core.sparse import dense
 from offbeat.engines.ray import ray_messages as r
+from offbeat.engines.ray.common_memory import CommonMemory
+from offbeat.engines.ray.frames import Frames, WrongMessageError
 from offbeat.engines.ray.host_clock import kernel_id
+from offbeat.engines.ray.outbox import Outbox
 from offbeat.engines.ray.remote_board import RemoteBoard, buffers_of, row_of, set_row
 from offbeat.engines.ray.sockets import ServerSocket
 from offbeat.engines.ray.vetting import vet
-from offbeat.engines.ray.wire import Frames, Letters, WrongMessageError, identity_of, key_of, sender_of
+from offbeat.engines.ray.worker_lines import WorkerLine, WorkerLines
 from offbeat.engines.real import messages as m
 from offbeat.engines.real.gathering import Meeting
-from offbeat.engines.real.mail import Known, Mail
+from offbeat.engines.real.mail import Mail
+from offbeat.engines.real.memory_slots import bytes_of
 from offbeat.engines.real.site import Site
 from offbeat.engines.real.transport import Came, Closed, Heard, Ordered, Said, WentAway
 
 _LAST_WORDS = 0.5  # seconds in which what a worker said before its end may still arrive
+_LOOK = 0.01  # seconds between two looks at what workers of this machine have begun
 _LONG = 0.5  # seconds between two looks at whether the control is still there
-
-
-class WorkerLine:
-    """The line to one life of one worker."""
-
-    def __init__(self, secret: bytes, rank: int, life: int, x0: Any) -> None:
-        self.rank, self.life = rank, life
-        self.identity = identity_of(secret, rank, life)
-        self.letters = Letters(key_of(secret, rank, life), rank, life, r.HeardByServer, to_server=False)
-        self.known: Known = {"x0": x0}
-        self.came = False
-        self.standing = False
-        self.announced = 0  # the number of the last announcement that came,
-        self.confirmed = 0  # and of the last one that is written down
 
 
 class RayHub:
     """A `Hub` over sockets."""
 
     def __init__(
-        self, site: Site, board: RemoteBoard, socket: ServerSocket, secret: bytes, life: int, over: Event
+        self,
+        site: Site,
+        board: RemoteBoard,
+        socket: ServerSocket,
+        secret: bytes,
+        life: int,
+        over: Event,
+        memory: CommonMemory | None = None,
+        control_is_near: bool = False,
     ) -> None:
-        self._site, self._board, self._socket, self._secret, self._over = site, board, socket, secret, over
+        """`memory` is shared with workers on this machine and, if it is near, with the control."""
+        self._site, self._board, self._socket, self._over, self._memory = site, board, socket, over, memory
         self._x0 = dense(site.initial.x)
         self._mail = Mail(site.codec, Frames())
-        self._control = Letters(key_of(secret, r.CONTROL, life), r.CONTROL, life, r.OrderedByControl, to_server=False)
-        self._control_identity = identity_of(secret, r.CONTROL, life)
-        self._lines: dict[int, WorkerLine] = {}
-        self._by_identity: dict[bytes, WorkerLine] = {}
-        self._last_life: dict[int, int] = {}  # of each worker; what earlier ones still say is refused
+        self._lines = WorkerLines(secret, site.cluster.workers, site.initial.x, self._mail)
+        log = memory.log if memory is not None and control_is_near else None
+        self._outbox = Outbox(socket, secret, life, board, self._lines, self._mail, log)
         self._later: deque[Heard] = deque()
         self._orders: deque[m.FromControl] = deque()
         self._announcements: list[tuple[list[Any], int]] = []
-        self._recorded = self._kept = 0  # transactions sent to the control, and those that it has
-        self._outbox: deque[tuple[int, WorkerLine, Any, list[Any]]] = deque()
-        self._awaiting: deque[tuple[int, dict[int, int]]] = deque()  # announcements in transactions not kept yet
-        self._new_rows: set[int] = set()
         self._ended: deque[tuple[float, int, int]] = deque()  # processes that are gone: when, who, which life
         self._shown: tuple[Any, ...] = ()
+        self._next_look = 0.0
         self.refused = 0
 
     # -- hearing ------------------------------------------------------------------------------------------------
 
     def next(self, timeout_seconds: float) -> Heard | None:
         self._show_changes()
+        self._look_round()
         if self._orders:
             return Ordered(self._orders.popleft())
         deadline = time.monotonic() + timeout_seconds
@@ -98,51 +90,40 @@ class RayHub:
             raise Closed
         while self._ended and time.monotonic() >= self._ended[0][0]:
             _, rank, life = self._ended.popleft()
-            if rank in self._lines and self._lines[rank].life == life:
+            line = self._lines.by_rank.get(rank)
+            if line is not None and line.life == life:
+                if line.near:
+                    self._look_at(line)
                 self._later.append(WentAway(rank))
         found = self._socket.receive(min(timeout_seconds, _LONG))
         if found is None:
             return False
         identity, frames = found
-        if identity == self._control_identity:
+        if identity == self._outbox.control_identity:
             self._obey(frames)
-        elif (line := self._by_identity.get(identity)) is not None:
-            self._hear(line, frames)
-        else:
-            self._meet(identity, frames)
-        return True
-
-    def _meet(self, identity: bytes, frames: list[Any]) -> None:
-        """Somebody we do not know yet: a worker that greets us, or nobody to talk to."""
+            return True
         try:
-            rank, life = sender_of(frames)
-        except WrongMessageError:
-            rank, life = r.CONTROL, 0
-        if not 0 <= rank < self._site.cluster.workers or identity != identity_of(self._secret, rank, life):
-            self._refuse("somebody sent a message who is not part of the run")
-        elif life <= self._last_life.get(rank, 0):
-            self._refuse(f"worker {rank} sent a message from life {life}, which is over")
+            line = self._lines.of(identity, frames)
+        except WrongMessageError as e:
+            self._refuse(str(e))
         else:
-            self._hear(self._open_line(rank, life), frames)
-
-    def _open_line(self, rank: int, life: int) -> WorkerLine:
-        line = WorkerLine(self._secret, rank, life, self._site.initial.x)
-        self._by_identity[line.identity] = self._lines[rank] = line
-        self._last_life[rank] = life
-        return line
+            self._hear(line, frames)
+        return True
 
     def _obey(self, frames: list[Any]) -> None:
         try:
-            _, order, _ = self._control.open(frames)
+            opened = self._outbox.control.open(frames)
         except WrongMessageError as e:
             self._refuse(f"the control's message was refused: {e}")
             return
-        match order:
+        if opened is None:
+            return
+        match order := opened[1]:
             case r.Kept(number):
-                self._keep(number)
+                self._outbox.keep(number)
             case r.WorkerEnded(rank, life, how):
-                if life > self._last_life.get(rank, 0):  # it ended before it could greet us
-                    self._open_line(rank, life).came = True
+                if self._lines.is_new(rank, life):  # it ended before it could greet us
+                    self._lines.open(rank, life).came = True
                     self._later.append(Came(rank, how))
                 self._ended.append((time.monotonic() + _LAST_WORDS, rank, life))
             case _:
@@ -150,21 +131,45 @@ class RayHub:
 
     def _hear(self, line: WorkerLine, frames: list[Any]) -> None:
         try:
-            envelope, message, tensors = line.letters.open(frames)
-            if envelope.row is not None and line.came:
-                set_row(self._board, line.rank, envelope.row)
-                self._new_rows.add(line.rank)
+            opened = line.letters.open(frames)
+            if opened is None:
+                return  # a part
+            envelope, message, tensors = opened
+            if line.near:
+                self._look_at(line)
+            elif envelope.row is not None and line.came:
+                self._set_row(line.rank, envelope.row)
             self._understand(line, message, tensors)
         except WrongMessageError as e:
             self._refuse(f"a message of worker {line.rank} was refused: {e}")
             self.end(line.rank)
 
+    def _set_row(self, rank: int, row: r.Row) -> None:
+        set_row(self._board, rank, row)
+        self._outbox.new_rows.add(rank)
+
+    def _look_at(self, line: WorkerLine) -> None:
+        """At the numbers of a worker on this machine, which writes them where we see them."""
+        assert self._memory is not None
+        row = self._memory.row(line.rank)
+        if row != line.row:
+            line.row = row
+            self._set_row(line.rank, row)
+
+    def _look_round(self) -> None:
+        """At all of them, now and then: who begins a gradient does not say so."""
+        if time.monotonic() >= self._next_look:
+            self._next_look = time.monotonic() + _LOOK
+            for line in self._lines.by_rank.values():
+                if line.near:
+                    self._look_at(line)
+
     def _understand(self, line: WorkerLine, message: Any, tensors: list[Any]) -> None:
         match message:
-            case r.Hello(how):
-                self._welcome(line, how)
+            case r.Hello(how, near):
+                self._welcome(line, how, near)
             case r.Ping():
-                self._post(line, r.Pong(time.monotonic_ns()))
+                self._outbox.post(line, r.Pong(time.monotonic_ns()))
             case r.Began() | r.Looked():
                 pass
             case r.Announced(rows, steps, number):
@@ -176,11 +181,11 @@ class RayHub:
             case r.Leaving(shown):
                 self._publish(line.rank, shown, tensors)
             case m.Called():
-                message.payload = self._mail.unpack_pair(message.payload, tensors, line.known)
+                message.payload = line.mail.unpack_pair(message.payload, tensors, line.known)
                 self._vet(message.payload)
                 self._later.append(Said(line.rank, message))
             case m.Reducing():
-                message.given = self._mail.unpack_pair(message.given, tensors, {})
+                message.given = line.mail.unpack_pair(message.given, tensors, {})
                 self._vet(message.given)
                 self._later.append(Said(line.rank, message))
             case m.Post():
@@ -192,15 +197,20 @@ class RayHub:
     def _vet(self, payload: Any) -> None:
         vet(payload, self._x0, finite=bool(self._board.loss_limit[0] < inf))
 
-    def _welcome(self, line: WorkerLine, how: str) -> None:
+    def _welcome(self, line: WorkerLine, how: str, near: bool) -> None:
         """A greeting is answered as often as it comes; the worker has come once."""
         frames: list[Any] = []
         buffers = buffers_of(self._board, line.rank)
         packed = None if buffers is None else self._mail.pack(buffers, frames, {})
+        row = row_of(self._board, line.rank)
         if not line.came:
+            if near and self._memory is not None:
+                self._memory.set_row(line.rank, row)  # what an earlier life left there is not true any more
+                line.near, line.row = True, row
+                line.mail = Mail(self._site.codec, self._memory.frames(line.rank, at_server=True))
             line.came = True
             self._later.append(Came(line.rank, how))
-        self._post(line, r.Welcome(row_of(self._board, line.rank), packed, kernel_id()), frames)
+        self._outbox.post(line, r.Welcome(row, packed, kernel_id()), frames)
 
     def _publish(self, rank: int, packed: Any, tensors: list[Any]) -> None:
         if packed is not None:
@@ -210,7 +220,7 @@ class RayHub:
     def _refuse(self, what: str) -> None:
         self.refused += 1
         if self.refused <= 20:  # named; the rest is counted
-            self._tell(r.Noticed(what))
+            self._outbox.say(r.Noticed(what))
 
     def other(self, worker: int, message: Any) -> None:
         raise TypeError(f"the server was sent {message!r} by worker {worker}")
@@ -225,51 +235,27 @@ class RayHub:
     # -- saying -------------------------------------------------------------------------------------------------
 
     def send(self, worker: int, message: Any) -> None:
-        line = self._lines.get(worker)
+        line = self._lines.by_rank.get(worker)
         if line is None:
             return
         frames: list[Any] = []
         if type(message) is m.Met:
-            packed = self._mail.pack(message.mean, frames, {})
+            packed = line.mail.pack(message.mean, frames, {})
             message = m.Met(packed, message.size, message.weight, message.members, message.work)
-        self._post(line, message, frames)
+        self._outbox.post(line, message, frames)
 
     def answer(self, worker: int, value: Any) -> int:
-        line = self._lines[worker]
+        line = self._lines.by_rank[worker]
         frames: list[Any] = []
-        tree, parts, line.known = self._mail.pack_reply(value, frames, line.known)
-        self._post(line, m.Answered((tree, parts)), frames)
-        return min(payload_bytes(value), sum(len(f) for f in frames))
+        tree, parts, line.known = line.mail.pack_reply(value, frames, line.known)
+        self._outbox.post(line, m.Answered((tree, parts)), frames)
+        return min(payload_bytes(value), bytes_of(parts))  # less, where only rows went
 
     def forward(self, sender: int, to: int, letter: Any) -> None:
         tree, parts, frames = letter
-        line = self._lines.get(to)
+        line = self._lines.by_rank.get(to)
         if line is not None:
-            self._post(line, m.Letter(sender, (tree, parts)), frames)
-
-    def _post(self, line: WorkerLine, message: Any, frames: list[Any] | None = None) -> None:
-        """Sends it when all that was done before is written down."""
-        self._outbox.append((self._recorded, line, message, frames or []))
-        self._flush()
-
-    def _flush(self) -> None:
-        while self._outbox and self._outbox[0][0] <= self._kept:
-            _, line, message, frames = self._outbox.popleft()
-            self._socket.send(line.identity, line.letters.seal(message, frames, look=self._look(line)))
-
-    def _look(self, line: WorkerLine) -> r.Look:
-        b = self._board
-        return r.Look(
-            int(b.zero_ns[0]),
-            int(b.paused_ns[0]),
-            int(b.work[0]),
-            int(b.updates[0]),
-            float(b.loss_limit[0]),
-            int(b.rest[0]),
-            int(b.cancel[line.rank]),
-            line.confirmed,
-            b.alive.nonzero()[0].tolist(),
-        )
+            self._outbox.post(line, m.Letter(sender, (tree, parts)), frames)
 
     def _show_changes(self) -> None:
         """Tells workers what has changed on the board and cannot wait for the next message."""
@@ -278,9 +264,9 @@ class RayHub:
         if shown != self._shown:
             before, self._shown = self._shown, shown
             everybody = shown[:2] != before[:2]
-            for line in list(self._lines.values()):
-                if line.came and (everybody or shown[2 + line.rank] != before[2 + line.rank]):
-                    self._post(line, r.Looked())
+            for line in self._lines.there():
+                if everybody or shown[2 + line.rank] != before[2 + line.rank]:
+                    self._outbox.post(line, r.Looked())
 
     def sum_up(self, meeting: Meeting, done: Callable[[Meeting, Any, int], None]) -> None:
         """The server sums, in worker order."""
@@ -290,42 +276,10 @@ class RayHub:
     # -- the control --------------------------------------------------------------------------------------------
 
     def tell(self, message: m.ToControl) -> None:
-        """What is new on the board goes before."""
-        board = self._board
-        frames: list[Any] = []
-        snapshot = None
-        if board.new_snapshot:
-            snapshot = self._mail.pack(dense(board.snapshot()), frames, {})
-        new = {i: buffers_of(board, i) for i in sorted(board.new_shown)}
-        buffers = {i: self._mail.pack(b, frames, {}) for i, b in new.items() if b is not None}
-        if snapshot is not None or buffers or self._new_rows:
-            self._tell(r.Shows(self._rows(), snapshot, buffers), frames)
-        board.new_snapshot = False
-        board.new_shown.clear()
-        self._tell(message)
-
-    def _tell(self, message: Any, frames: list[Any] | None = None) -> None:
-        self._socket.send(self._control_identity, self._control.seal(message, frames or []))
-
-    def _rows(self) -> dict[int, r.Row]:
-        rows = {i: row_of(self._board, i) for i in sorted(self._new_rows)}
-        self._new_rows.clear()
-        return rows
+        self._outbox.tell(message)
 
     def record(self, transaction: m.Transaction) -> None:
-        self._recorded += 1
-        new = [line for line in self._lines.values() if line.announced > line.confirmed]
-        self._awaiting.append((self._recorded, {line.rank: line.announced for line in new}))
-        heard = {line.rank: (line.life, line.announced) for line in new}
-        self._tell(r.Recorded(self._recorded, transaction, self._rows(), heard, float(self._board.followed[0])))
-
-    def _keep(self, number: int) -> None:
-        self._kept = max(self._kept, number)
-        while self._awaiting and self._awaiting[0][0] <= self._kept:
-            for rank, announced in self._awaiting.popleft()[1].items():
-                if rank in self._lines:
-                    self._lines[rank].confirmed = max(self._lines[rank].confirmed, announced)
-        self._flush()
+        self._outbox.record(transaction)
 
     def announced(self) -> tuple[list[Any], int]:
         rows = [row for more, _ in self._announcements for row in more]
@@ -336,34 +290,31 @@ class RayHub:
     # -- processes ----------------------------------------------------------------------------------------------
 
     def lost(self, worker: int) -> None:
-        line = self._lines.pop(worker)
-        del self._by_identity[line.identity]
+        self._lines.close(worker)
         self._later = deque(h for h in self._later if isinstance(h, Ordered) or h.worker != worker)
 
     def pause(self) -> None:
         """Returns when all stand still. They finish the gradients that they are computing."""
         deadline = time.monotonic() + self._site.options.patience_seconds
-        for line in self._lines.values():
+        for line in self._lines.there():
             line.standing = False
-            if line.came:
-                self._post(line, r.Stand())
-        while any(line.came and not line.standing for line in self._lines.values()):
+            self._outbox.post(line, r.Stand())
+        while any(not line.standing for line in self._lines.there()):
             self._take(_LONG)
             for heard in self._later:
                 if isinstance(heard, WentAway):
-                    self._lines[heard.worker].standing = True  # for good
+                    self._lines.by_rank[heard.worker].standing = True  # for good
             if time.monotonic() > deadline:
                 return  # whoever does not answer is found out when the run goes on
 
     def resume(self) -> None:
-        for line in self._lines.values():
-            if line.came:
-                self._post(line, r.Resume())
+        for line in self._lines.there():
+            self._outbox.post(line, r.Resume())
 
     def end(self, worker: int) -> None:
         """It may be where nobody reaches it: so it is gone for us at once."""
-        line = self._lines[worker]
-        self._tell(r.EndWorker(worker, line.life))
+        line = self._lines.by_rank[worker]
+        self._outbox.say(r.EndWorker(worker, line.life))
         self._later.append(WentAway(worker))
 
     def die(self) -> None:

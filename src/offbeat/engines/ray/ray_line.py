@@ -7,17 +7,21 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from msgspec import msgpack
 from torch import Tensor
 
 from offbeat.core.codec import Codec
 from offbeat.engines.ray import ray_messages as r
+from offbeat.engines.ray.frames import Frames, WrongMessageError
 from offbeat.engines.ray.remote_board import RemoteBoard, set_row
 from offbeat.engines.ray.sockets import PeerSocket
-from offbeat.engines.ray.wire import Frames, Letters, WrongMessageError
+from offbeat.engines.ray.wire import Letters
 from offbeat.engines.real.mail import Mail
 from offbeat.engines.real.messages import FromControl, ToControl, Transaction, Wanted
+from offbeat.engines.real.shared_log import SharedLog
 from offbeat.engines.real.transport import Closed
 
+_decode = msgpack.Decoder(r.Recorded).decode
 _LOOK = 0.02  # seconds between two looks at what we have to say
 _DRAIN = 0.3  # seconds in which the last words of a lost server may still arrive
 
@@ -33,12 +37,15 @@ class RayLine:
         codec: Codec,
         end_worker: Callable[[int, int], None],
         notice: Callable[[str], None],
+        log: SharedLog | None = None,
     ) -> None:
+        """`log`: where the server writes down what it did, if it is on this machine."""
         self._socket, self._letters, self._board = socket, letters, board
         self._mail = Mail(codec, Frames())
         self._end_worker, self._notice = end_worker, notice
         self._heard: SimpleQueue[Any] = SimpleQueue()
         self._kept: deque[r.Recorded] = deque()
+        self._log, self._reading = log, threading.Lock()
         self._to_say: deque[Any] = deque()
         self._server_gone: float | None = None  # since when
         self._over = threading.Event()
@@ -73,6 +80,7 @@ class RayLine:
             return heard
 
     def committed(self) -> list[Transaction]:
+        self._read_log()
         found = []
         while self._kept:
             recorded = self._kept.popleft()
@@ -120,8 +128,9 @@ class RayLine:
     def _run(self) -> None:
         while not self._over.is_set():
             while self._to_say:
-                self._socket.send(self._letters.seal(self._to_say.popleft()))
+                self._letters.post(self._socket.send, self._to_say.popleft())
             frames = self._socket.receive(_LOOK)
+            self._read_log()
             number = 0
             while frames is not None:
                 number = max(number, self._take(frames))
@@ -129,20 +138,35 @@ class RayLine:
             if number:
                 self._socket.send(self._letters.seal(r.Kept(number)))
 
+    def _read_log(self) -> None:
+        """What the server wrote down before it says something is there before that is heard."""
+        with self._reading:
+            for message in self._log.read() if self._log is not None else ():
+                self._keep(_decode(message))
+
+    def _keep(self, recorded: r.Recorded) -> None:
+        for i, row in recorded.rows.items():
+            set_row(self._board, i, row)
+        self._heard_of.update({(rank, life): last for rank, (life, last) in recorded.heard.items()})
+        self._kept.append(recorded)
+
     def _take(self, frames: list[Any]) -> int:
         """Puts a message where it belongs; the number of the transaction, if it is one."""
+        self._read_log()
         try:
-            _, message, tensors = self._letters.open(frames)
+            opened = self._letters.open(frames)
         except WrongMessageError as e:
             self._notice(f"a message to the control was refused: {e}")
             return 0
-        if isinstance(message, r.Recorded | r.Shows):  # at once, so that older numbers never replace newer ones
+        if opened is None:
+            return 0
+        _, message, tensors = opened
+        if isinstance(message, r.Shows):  # at once, so that older numbers never replace newer ones
             for i, row in message.rows.items():
                 set_row(self._board, i, row)
         match message:
-            case r.Recorded(number, heard=heard):
-                self._heard_of.update({(rank, life): last for rank, (life, last) in heard.items()})
-                self._kept.append(message)
+            case r.Recorded(number):
+                self._keep(message)
                 return int(number)
             case r.EndWorker(rank, life):
                 self._end_worker(rank, life)

@@ -36,6 +36,11 @@ class Envelope(Struct, array_like=True):
     row: Row | None  # from a worker
     look: Look | None  # from the server
     body: Raw
+    apart: bool = False  # the tensors come after it, in parts
+
+
+class NextPart(Struct, tag=True):
+    """The next bytes of a message's tensors."""
 
 
 # -- a worker to the server -------------------------------------------------------------------------------------------
@@ -45,6 +50,7 @@ class Hello(Struct, tag=True):
     """A worker has opened its line, and how it comes; said again until it is answered."""
 
     how: str
+    near: bool = False  # it shares memory with the server
 
 
 class Ping(Struct, tag=True):

@@ -13,6 +13,7 @@ class RayOptions:
             this machine, which listens on the loopback alone, and ends it with the run.
         transport: "zmq" sends vectors over sockets of our own; "actor" through Ray's calls, if only its ports are open.
         encryption: "on", "off", or "auto": when messages cross hosts. Every message is authenticated in any case.
+        shared_memory: "auto": vectors of workers on the server's machine go through memory; "off": nobody's do.
         cpus, gpus: what Ray sets aside for each worker.
         server_cpus: and for the server.
         server: where the server is placed: "driver" (the machine that this process runs on), "any", or an address.
@@ -22,6 +23,7 @@ class RayOptions:
     address: str | None = None
     transport: Literal["zmq", "actor"] = "zmq"
     encryption: Literal["auto", "on", "off"] = "auto"
+    shared_memory: Literal["auto", "off"] = "auto"
     cpus: float = 1.0
     gpus: float = 0.0
     server_cpus: float = 0.0

@@ -13,10 +13,12 @@ from offbeat.core.reduction import payload_bytes
 from offbeat.core.sparse import dense
 from offbeat.core.task import Buffers
 from offbeat.engines.ray import ray_messages as r
+from offbeat.engines.ray.common_memory import CommonMemory
+from offbeat.engines.ray.frames import Frames, WrongMessageError
 from offbeat.engines.ray.host_clock import Alignment, kernel_id
 from offbeat.engines.ray.remote_board import RemoteBoard, row_of, set_row
 from offbeat.engines.ray.sockets import PeerSocket
-from offbeat.engines.ray.wire import Frames, Letters, WrongMessageError
+from offbeat.engines.ray.wire import Letters
 from offbeat.engines.real import messages as m
 from offbeat.engines.real.mail import Known, Mail
 from offbeat.engines.real.site import Site
@@ -31,11 +33,21 @@ class RayPort:
     """A `Port` of one socket. What the server shows on its board rides on its messages, and so does our row on ours."""
 
     def __init__(
-        self, site: Site, board: RemoteBoard, rank: int, socket: PeerSocket, letters: Letters, over: Event
+        self,
+        site: Site,
+        board: RemoteBoard,
+        rank: int,
+        socket: PeerSocket,
+        letters: Letters,
+        over: Event,
+        memory: CommonMemory | None = None,
     ) -> None:
+        """`memory`: what we share with the server, if it is on this machine."""
         self._site, self._board, self._rank = site, board, rank
         self._socket, self._letters, self._over = socket, letters, over
+        self._memory = memory
         self._mail = Mail(site.codec, Frames())
+        self._near = self._mail if memory is None else Mail(site.codec, memory.frames(rank, at_server=False))
         self._known: Known = {"x0": site.initial.x}
         self._inbox: deque[tuple[Any, list[Any]]] = deque()
         self._alignment = Alignment()
@@ -48,7 +60,7 @@ class RayPort:
     def greet(self, how: str) -> float:
         """Opens the line and takes over what the run knows of this worker; how exactly its clock is known (seconds)."""
         while True:
-            self._say(r.Hello(how))
+            self._socket.send(self._letters.seal(r.Hello(how, self._memory is not None)))
             if (found := self._next(_AGAIN, r.Welcome)) is not None:
                 break
         welcome, frames = found
@@ -75,7 +87,7 @@ class RayPort:
 
     def call(self, payload: Any, works: list[int]) -> float:
         frames: list[Any] = []
-        packed = self._mail.pack(payload, frames, self._known)
+        packed = self._near.pack(payload, frames, self._known)
         sent = self._site.clock.now()
         self._say(m.Called(packed, sent, payload_bytes(payload), works), frames)
         return sent
@@ -103,7 +115,8 @@ class RayPort:
         self._say(announced)
 
     def began(self) -> None:
-        self._say(r.Began())
+        if not self._write_row():
+            self._say(r.Began())
 
     def look(self) -> None:
         while self._take(0.0):
@@ -114,7 +127,7 @@ class RayPort:
     def reduce(self, effect: AllReduce) -> None:
         frames: list[Any] = []
         size = len(effect.value) if effect.weight and hasattr(effect.value, "__len__") else 0
-        given = self._mail.pack(effect.value if effect.weight else None, frames, {})
+        given = self._near.pack(effect.value if effect.weight else None, frames, {})
         self._say(m.Reducing(effect.weight, effect.members, effect.group, size, given), frames)
 
     def mean(self, met: m.Met) -> Any:
@@ -146,7 +159,15 @@ class RayPort:
     # -- the line -----------------------------------------------------------------------------------------------
 
     def _say(self, message: Any, frames: list[Any] | None = None) -> None:
-        self._socket.send(self._letters.seal(message, frames or [], row=row_of(self._board, self._rank)))
+        row = None if self._write_row() else row_of(self._board, self._rank)
+        self._letters.post(self._socket.send, message, frames or [], row=row)
+
+    def _write_row(self) -> bool:
+        """Our numbers, where the server sees them; whether it does."""
+        if self._memory is None:
+            return False
+        self._memory.set_row(self._rank, row_of(self._board, self._rank))
+        return True
 
     def _next(self, timeout_seconds: float, kind: type) -> tuple[Any, list[Any]] | None:
         """The next message of this kind, before anything else matters."""
@@ -192,9 +213,12 @@ class RayPort:
         if frames is None:
             return None
         try:
-            envelope, message, tensors = self._letters.open(frames)
+            opened = self._letters.open(frames)
         except WrongMessageError:
             raise Closed from None  # something was lost on the way: this life is over
+        if opened is None:
+            return None  # a part
+        envelope, message, tensors = opened
         if envelope.look is not None:
             self._see(envelope.look)
         return message, tensors
@@ -225,10 +249,10 @@ class RayPort:
         if type(message) is m.Answered:
             received = self._site.clock.now()
             tree, parts = message.value
-            message.value, self._known = self._mail.unpack_reply(tree, parts, frames, self._known)
+            message.value, self._known = self._near.unpack_reply(tree, parts, frames, self._known)
             message.seconds = self._site.clock.now() - received
         elif type(message) is m.Letter:
             message.letter = self._mail.unpack_pair(message.letter, frames, {})
         elif type(message) is m.Met:
-            message.mean = self._mail.unpack_pair(message.mean, frames, {})
+            message.mean = self._near.unpack_pair(message.mean, frames, {})
         return message

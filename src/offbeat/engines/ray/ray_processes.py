@@ -11,8 +11,9 @@ from typing import Any
 from offbeat.core.errors import ConfigError
 from offbeat.engines.ray import ray_messages as r
 from offbeat.engines.ray.actor_transport import ActorControl
+from offbeat.engines.ray.connection import is_there
 from offbeat.engines.ray.crew import SERVER, Crew
-from offbeat.engines.ray.host import Parting, ServerOrder, WorkerOrder
+from offbeat.engines.ray.host import Parting, ServerOrder, WorkerOrder, node_address
 from offbeat.engines.ray.ray_line import RayLine
 from offbeat.engines.ray.ray_options import RayOptions
 from offbeat.engines.ray.remote_board import RemoteBoard, buffers_of, row_of
@@ -49,16 +50,19 @@ class RayProcesses:
         self._secret = secrets.token_bytes(32)
         self._blob: Any = None
         self._line: RayLine | None = None
-        self._address = Address("", None)
+        self._address = Address("")
         self._doing: dict[Any, Errand] = {}  # by the reference that Ray will fulfil
         self._lives: dict[int, int] = {}
         self._exits: dict[int, str] = {}
         self._lock = threading.RLock()
+        self._gave_up: set[int] = set()  # who found no place in time
         self._ending = False
         self._over = threading.Event()
         self._watch: threading.Thread | None = None
         self.nodes: dict[int, str] = {}
         """The address of the machine of each rank, as they were placed at first."""
+        self.pids: dict[int, int] = {}
+        """And the number of its process there."""
         self.encrypted = False
         self.noticed: list[str] = []
         """What the user should know of."""
@@ -66,12 +70,13 @@ class RayProcesses:
     def open(self) -> None:
         blob = pickled(self._setup)
         if self._crew is None:
-            self._crew = Crew(self._setup.cluster.workers, self._options)
+            self._crew = Crew(len(self._site.world.present), self._options)
         import ray  # not before: the connection says how
 
         ranks = [SERVER, *self._site.world.present]
         found = self._crew.start(ranks)
         self.nodes = {rank: about.node for rank, about in found.items()}
+        self.pids = {rank: about.pid for rank, about in found.items()}
         crosses = len(set(self.nodes.values())) > 1
         self.encrypted = self._options.encryption == "on" or (self._options.encryption == "auto" and crosses)
         self._blob = ray.put(blob)
@@ -95,12 +100,14 @@ class RayProcesses:
         import ray
 
         host = self._prepared(SERVER)
-        opened = host.open.options(concurrency_group="run").remote(self._options.transport, self.encrypted)
+        how = self._options.transport, self.encrypted, self._options.shared_memory == "auto"
+        opened = host.open.options(concurrency_group="run").remote(*how)
         try:
             self._address = ray.get(opened, timeout=_CONSTRUCTION_SECONDS)
         except (ray.exceptions.RayError, ray.exceptions.GetTimeoutError) as e:
             raise RunError(f"the server could not be started: {str(e).splitlines()[0]}") from None
         secret, board = self._secret, self._remote
+        memory = self._address.open_memory(node_address())
         workers = range(self._setup.cluster.workers)
         order = ServerOrder(
             secret,
@@ -111,6 +118,7 @@ class RayProcesses:
             board.alive.nonzero()[0].tolist(),
             float(board.followed[0]),
             {i: b for i in workers if (b := buffers_of(board, i)) is not None},
+            memory is not None,
         )
         identity = identity_of(secret, r.CONTROL, life)
         socket = (
@@ -119,8 +127,9 @@ class RayProcesses:
             else ActorControl(host, identity)
         )
         letters = Letters(key_of(secret, r.CONTROL, life), r.CONTROL, life, r.HeardByControl, to_server=True)
+        log = None if memory is None else memory.log
         with self._lock:
-            self._line = RayLine(socket, letters, board, self._site.codec, self._end_worker, self.noticed.append)
+            self._line = RayLine(socket, letters, board, self._site.codec, self._end_worker, self.noticed.append, log)
             self._lives[SERVER] = life
             self._do(host.serve.options(concurrency_group="run").remote(order), SERVER, life, "begins")
         return self._line
@@ -183,13 +192,15 @@ class RayProcesses:
                 if ray.wait([errand.there], timeout=0)[0]:
                     self._arrived(errand)
                 elif time.monotonic() - errand.since > self._options.wait_seconds:
+                    self._gave_up.add(errand.rank)
                     self._crew_there.end(errand.rank)  # its end is noticed like any other
 
     def _arrived(self, errand: Errand) -> None:
         import ray
 
         with contextlib.suppress(ray.exceptions.RayError):
-            self.nodes[errand.rank] = ray.get(errand.there).node
+            about = ray.get(errand.there)
+            self.nodes[errand.rank], self.pids[errand.rank] = about.node, about.pid
         errand.there = None
 
     def _ended(self, reference: Any) -> None:
@@ -226,13 +237,10 @@ class RayProcesses:
 
     def _how(self, errand: Errand) -> str:
         """What became of a process that did not end by itself."""
-        import ray
-
-        if errand.there is not None and not ray.wait([errand.there], timeout=0)[0]:
+        if errand.rank in self._gave_up:
             return f"Ray found no place for it within {self._options.wait_seconds:.0f} s"
         node = self.nodes.get(errand.rank)
-        there = {n["NodeManagerAddress"] for n in ray.nodes() if n["Alive"]}
-        return "its process ended" if node is None or node in there else f"its machine {node} was lost"
+        return "its process ended" if node is None or is_there(node) else f"its machine {node} was lost"
 
     def _end_worker(self, rank: int, life: int) -> None:
         """The server has given it up."""
@@ -260,6 +268,17 @@ class RayProcesses:
             self._doing.clear()
             self._exits.clear()
             self._ending = False
+
+    def room(self, rank: int) -> bool:
+        """Ray finds a place for whoever was promised one, or had one; others come when something is free."""
+        if rank in self._gave_up or not self._crew_there.promised(rank):
+            if not self._crew_there.free(rank):
+                return False
+            self._gave_up.discard(rank)
+        return True
+
+    def machines(self) -> dict[int, str]:
+        return {rank: node for rank, node in self.nodes.items() if rank != SERVER}
 
     def exit_of(self, role: str, rank: int) -> str:
         deadline = time.monotonic() + 5.0

@@ -10,8 +10,10 @@ from offbeat.engines.ray.ray_messages import Row
 from offbeat.engines.real.board import Board
 from offbeat.engines.real.own_board import OwnBoard
 
-_WHOLE = ("draws", "samples", "job", "job_version", "job_draw", "job_source", "announced")
-_REAL = ("job_started", "computing", "delayed", "communicating")
+WHOLE_NAMES = ("draws", "samples", "job", "job_version", "job_draw", "job_source", "announced")
+"""The numbers of a worker that ride on its messages,"""
+REAL_NAMES = ("job_started", "computing", "delayed", "communicating")
+"""and those with fractions."""
 
 
 class RemoteBoard(OwnBoard):
@@ -33,13 +35,13 @@ class RemoteBoard(OwnBoard):
 
 
 def row_of(board: Board, worker: int) -> Row:
-    whole = [int(getattr(board, name)[worker]) for name in _WHOLE]
-    return whole, [float(getattr(board, name)[worker]) for name in _REAL]
+    whole = [int(getattr(board, name)[worker]) for name in WHOLE_NAMES]
+    return whole, [float(getattr(board, name)[worker]) for name in REAL_NAMES]
 
 
 def set_row(board: Board, worker: int, row: Row) -> None:
     whole, real = row
-    for name, value in (*zip(_WHOLE, whole, strict=True), *zip(_REAL, real, strict=True)):
+    for name, value in (*zip(WHOLE_NAMES, whole, strict=True), *zip(REAL_NAMES, real, strict=True)):
         getattr(board, name)[worker] = value
 
 

@@ -5,15 +5,26 @@ from typing import Any, NamedTuple, Protocol
 
 import zmq
 
+from offbeat.engines.ray.common_memory import CommonMemory, Handle, open_near
+
 _ZERO_COPY = 1 << 20  # bytes from which a frame is sent from where it lies: it is never changed after that
 _ROOM = 64 << 20  # bytes beyond the vectors that a message may have
 
 
 class Address(NamedTuple):
-    """Where a server is to be found, and its public key where messages are encrypted."""
+    """Where a server is to be found, and its public key where messages are encrypted.
+
+    Those on its machine, `node`, find memory that they share with it.
+    """
 
     endpoint: str
-    server_key: bytes | None
+    server_key: bytes | None = None
+    node: str = ""
+    memory: Handle | None = None
+
+    def open_memory(self, node: str) -> CommonMemory | None:
+        """What we on machine `node` share with the server; None if it is on another one."""
+        return open_near(self.memory) if node == self.node else None
 
 
 class ServerSocket(Protocol):

@@ -7,25 +7,20 @@ message. Tensors themselves are protected on the way only by encryption, where i
 
 import hashlib
 import hmac
-from collections.abc import Mapping, Sequence
-from math import prod
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-import torch
 from msgspec import MsgspecError, Raw, msgpack
-from torch import Tensor
 
-from offbeat.engines.ray.ray_messages import Envelope, Look, Row
+from offbeat.engines.ray import ray_messages as r
+from offbeat.engines.ray.frames import IncomingParts, WrongMessageError
+from offbeat.engines.ray.ray_messages import Look, Row
 
+PART = 4 << 20  # bytes of tensors from which a message goes in parts, and of each part
 _CODE = 16  # bytes of the authentication code
-_DTYPES = ("float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool")
 _encode = msgpack.Encoder().encode
-_open_envelope = msgpack.Decoder(Envelope).decode
-
-
-class WrongMessageError(Exception):
-    """A message that is refused, and why."""
+_open_envelope = msgpack.Decoder(r.Envelope).decode
+Opened = tuple[r.Envelope, Any, list[Any]]
 
 
 class Letters:
@@ -35,19 +30,62 @@ class Letters:
         """`to_server`: whether what is sent goes there; a message sent back to its sender is no message."""
         self.worker, self.life = worker, life
         self._out, self._in = _direction(key, to_server), _direction(key, not to_server)
-        self._decode = msgpack.Decoder(hears).decode
+        self._decode = msgpack.Decoder(hears | r.NextPart).decode
         self._sent = self._received = 0
+        self._parts: tuple[tuple[r.Envelope, Any], IncomingParts] | None = None  # of a message that has begun to come
+
+    def post(
+        self,
+        send: Callable[[list[Any]], None],
+        message: Any,
+        tensors: Sequence[Any] = (),
+        row: Row | None = None,
+        look: Look | None = None,
+    ) -> None:
+        """Sends a message; long ones in parts, so that the other end takes in the first while the rest is under way."""
+        if sum(len(t) for t in tensors) <= PART:
+            send(self.seal(message, tensors, row, look))
+            return
+        send(self.seal(message, tensors, row, look, apart=True)[:1])
+        for t in tensors:
+            for at in range(0, len(t), PART):
+                send(self.seal(r.NextPart(), [t[at : at + PART]]))
 
     def seal(
-        self, message: Any, tensors: Sequence[Any] = (), row: Row | None = None, look: Look | None = None
+        self,
+        message: Any,
+        tensors: Sequence[Any] = (),
+        row: Row | None = None,
+        look: Look | None = None,
+        *,
+        apart: bool = False,
     ) -> list[Any]:
         self._sent += 1
         sizes = [len(t) for t in tensors]
-        head = _encode(Envelope(self.worker, self.life, self._sent, sizes, row, look, Raw(_encode(message))))
+        body = Raw(_encode(message))
+        head = _encode(r.Envelope(self.worker, self.life, self._sent, sizes, row, look, body, apart))
         return [_code(self._out, head) + head, *tensors]
 
-    def open(self, frames: Sequence[Any]) -> tuple[Envelope, Any, list[Any]]:
-        """The envelope, the message and the frames with its tensors; WrongMessageError for anything else."""
+    def open(self, frames: Sequence[Any]) -> Opened | None:
+        """The envelope, the message and its tensors; None while parts of it are missing; WrongMessageError for anything
+        else."""
+        envelope, message, tensors = self._open(frames)
+        if self._parts is not None:
+            if type(message) is not r.NextPart:
+                raise WrongMessageError("a message came before the last part of the one before")
+            whole, parts = self._parts
+            if not parts.take(tensors):
+                return None
+            self._parts = None
+            return whole[0], whole[1], parts.tensors
+        if type(message) is r.NextPart:
+            raise WrongMessageError("it is a part of nothing")
+        if envelope.apart:
+            self._parts = (envelope, message), IncomingParts(envelope.sizes)
+            return None
+        return envelope, message, tensors
+
+    def _open(self, frames: Sequence[Any]) -> Opened:
         head = bytes(memoryview(frames[0])) if frames else b""
         code, head = head[:_CODE], head[_CODE:]
         if not hmac.compare_digest(code, _code(self._in, head)):
@@ -62,7 +100,7 @@ class Letters:
         if self._received and envelope.sequence != self._received + 1:  # greetings before we listened do not count
             raise WrongMessageError(f"it is number {envelope.sequence} where {self._received + 1} is due")
         tensors = list(frames[1:])
-        if [len(memoryview(t)) for t in tensors] != envelope.sizes:
+        if [len(memoryview(t)) for t in tensors] != ([] if envelope.apart else envelope.sizes):
             raise WrongMessageError("its frames are not as long as it says")
         self._received = envelope.sequence
         return envelope, message, tensors
@@ -75,32 +113,6 @@ def sender_of(frames: Sequence[Any]) -> tuple[int, int]:
     except (MsgspecError, IndexError) as e:
         raise WrongMessageError(f"it cannot be read: {e}") from None
     return envelope.worker, envelope.life
-
-
-class Frames:
-    """Places of a message's tensors: the frames beside it. A slot is the list of them."""
-
-    def write(self, slot: list[Any], tensors: Mapping[str, Tensor]) -> list[Any]:
-        parts = []
-        for name, t in tensors.items():
-            flat = t.detach().contiguous().reshape(-1)
-            parts.append((name, len(slot), str(t.dtype).removeprefix("torch."), tuple(t.shape)))
-            slot.append(flat.view(torch.uint8).numpy().data if flat.numel() else b"")
-        return parts
-
-    def read(self, slot: list[Any], parts: list[Any]) -> dict[str, Tensor]:
-        """In memory of our own, and aligned: sums could have other bits otherwise."""
-        found = {}
-        for name, k, dtype, shape in parts:
-            if dtype not in _DTYPES or not 0 <= k < len(slot) or any(n < 0 for n in shape):
-                raise WrongMessageError(f"it has no tensor {name!r} of {dtype}")
-            kind, source = getattr(torch, dtype), np.frombuffer(slot[k], np.uint8)
-            if prod(shape) * kind.itemsize != len(source):
-                raise WrongMessageError(f"tensor {name!r} has {len(source)} bytes for shape {tuple(shape)} of {dtype}")
-            made = torch.empty(len(source), dtype=torch.uint8)
-            made.numpy()[:] = source
-            found[name] = made.view(kind).reshape(shape)
-        return found
 
 
 def key_of(secret: bytes, worker: int, life: int) -> bytes:
