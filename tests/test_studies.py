@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 import offbeat
-from offbeat import cli
 from offbeat.core.errors import ConfigError
 from offbeat.lab.arguments import Words
 from offbeat.lab.config.words import KEYS
@@ -19,19 +18,6 @@ from offbeat.lab.config.words import KEYS
 @pytest.fixture(autouse=True)
 def _here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture
-def shell(capsys, monkeypatch):
-    """What a command prints and its exit code."""
-
-    def run(*args: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["offbeat", *map(str, args)])
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-        return int(stop.value.code or 0), *capsys.readouterr()
-
-    return run
 
 
 # As in a notebook, the code has no file: its classes and functions are known to this process alone.
@@ -144,7 +130,7 @@ def test_what_cannot_be_compared_is_told_in_one_line():
     for words, said in (
         ({"solvers": []}, "a comparison needs a solver"),
         ({"solvers": [offbeat.solver("asgd"), "asgd"]}, "each solver once, got 'asgd,asgd'.*label="),
-        ({"seeds": 0}, "seeds must be a number from 1, got 0"),
+        ({"seeds": 0}, "seeds must be a number of seeds from 1, or a list of them, got 0"),
         ({"processes": 0}, "processes must be a number from 1, got 0"),
         ({"settings": {"easgd:optimizer.lr": 1}}, "unknown solver of this comparison 'easgd'"),
         ({"target": "often"}, "often"),
@@ -195,7 +181,7 @@ def test_a_file_describes_the_cluster_for_every_command_and_flags_have_the_last_
     ("name", "said"),
     [
         ("nowhere.toml", "cannot read nowhere.toml"),
-        ("twelve", r"a cluster is a number of workers, or a TOML file with a \[cluster\] section, got 'twelve'"),
+        ("twelve", r"unknown cluster 'twelve'; known: a TOML file with a \[cluster\] section, a number of workers"),
         ("empty.toml", r"empty.toml has no \[cluster\] section"),
     ],
 )

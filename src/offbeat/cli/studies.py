@@ -9,18 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from offbeat.cli.options import (
+    AddressOpt,
     AgainOpt,
     BandwidthOpt,
     BatchOpt,
     BudgetOpt,
     ClusterOpt,
     ComputeOpt,
+    CpusOpt,
     DelayOpt,
     DryOpt,
     EngineOpt,
     GlobalBatchOpt,
     JsonOpt,
     LatencyOpt,
+    OnOpt,
     ProcessesOpt,
     SetEachOpt,
     SetOpt,
@@ -36,6 +39,7 @@ from offbeat.core.interruption import exit_code
 
 if TYPE_CHECKING:
     from offbeat.lab.studies.comparing import Comparison
+    from offbeat.lab.studies.places import Where
     from offbeat.lab.studies.study import Study
 
 
@@ -58,6 +62,9 @@ def compare(
     target: Annotated[str | None, typer.Option(help="measure the time to: accuracy=0.9")] = None,
     out: Annotated[Path | None, typer.Option(help="folder for the runs and the picture")] = None,
     processes: ProcessesOpt = None,
+    on: OnOpt = "here",
+    address: AddressOpt = None,
+    cpus: CpusOpt = None,
     again: AgainOpt = False,
     dry_run: DryOpt = False,
     as_json: JsonOpt = False,
@@ -65,6 +72,7 @@ def compare(
     """Solvers side by side on one task and cluster. Plain SGD gets one worker, without delay and network."""
     from offbeat.lab.studies.comparing import plan
 
+    where, address = where_of(on, processes, address, cpus)
     values = read_values(
         task,
         cluster=cluster,
@@ -78,31 +86,40 @@ def compare(
         latency=latency,
         bandwidth=bandwidth,
         engine=engine,
+        address=address,
     )
     if seeds < 1:
         raise ConfigError(f"--seeds must be a number from 1, got {seeds}")
     made = plan(values, solvers, seeds, target or until, out, read_settings(settings))
     if dry_run:
-        _estimate(made, processes, as_json)
+        estimate(made, where, as_json)
     else:
-        _show(made, processes, again=again, as_json=as_json)
+        _show(made, where, again=again, as_json=as_json)
 
 
-def _show(made: "Comparison", processes: int | None, *, again: bool, as_json: bool) -> None:
+def where_of(on: str, processes: int | None, address: str | None, cpus: float | None) -> "tuple[Where, str | None]":
+    """Where runs are computed, and the address that belongs to the runs themselves."""
+    from offbeat.lab.studies.places import Where, take_address
+
+    words = {"address": address}
+    return Where(on, processes, take_address(on, words), cpus), words.get("address")
+
+
+def _show(made: "Comparison", where: "Where", *, again: bool, as_json: bool) -> None:
     """Runs what is not done; prints the verdict and the table; leaves a picture and a page beside the runs."""
     from offbeat import terminal
 
     without = not_drawn()
     if without:
         print(without, file=sys.stderr)
-    finished = _run(made, "comparing", processes, again=again, quiet=as_json)
+    finished = run_study(made, "comparing", where, again=again, quiet=as_json)
     target = None if made.target is None else str(made.target)
     if as_json:
         print(json.dumps(json_safe(made.rows())))
     else:
         terminal.show_verdict(terminal.console(), made.verdict if finished else ())
         terminal.show_comparison(terminal.console(), made.lines, target)
-    _say_interrupted(finished)
+    say_interrupted(finished)
     written: dict[str, Path] = {}
     if made.page and not without:
         written["picture"] = made.folder / "comparison.png"
@@ -124,24 +141,26 @@ def not_drawn() -> str:
     return ""
 
 
-def _run(made: "Study", label: str, processes: int | None, *, again: bool, quiet: bool) -> bool:
+def run_study(made: "Study", label: str, where: "Where", *, again: bool, quiet: bool) -> bool:
     """Runs what is not done, and says what is not run; False when interrupted."""
     from offbeat.progress import cells_progress
 
-    made.side_by_side(processes)
+    where.side_by_side(made.cells)
+    if where.on == "here" and any(c.config["engine"] == "ray" for c in made.cells):
+        print("real runs on Ray, one after another (--on ray spreads simulated ones over a cluster)", file=sys.stderr)
     if not again and made.collect():
         print(made.said_shown("--again"), file=sys.stderr)
     with cells_progress(label, made.cells, quiet=quiet) as changed:
-        return made.run(processes, again=again, on_change=changed)
+        return made.run(where, again=again, on_change=changed)
 
 
-def _estimate(made: "Study", processes: int | None, as_json: bool) -> None:
+def estimate(made: "Study", where: "Where", as_json: bool) -> None:
     from offbeat.lab.studies.estimate import estimate_study
 
-    print_estimate(estimate_study(made, made.collect(), made.side_by_side(processes)), as_json)
+    print_estimate(estimate_study(made, made.collect(), where.side_by_side(made.cells)), as_json)
 
 
-def _say_interrupted(finished: bool) -> None:
+def say_interrupted(finished: bool) -> None:
     if not finished:
         print("interrupted; the same command goes on", file=sys.stderr)
         raise typer.Exit(exit_code())
@@ -153,6 +172,7 @@ def demo(
 ) -> None:
     """Six solvers side by side on the digits: 8 workers, one of them slow. Less than a minute on 2 cores."""
     from offbeat.lab.studies.comparing import plan
+    from offbeat.lab.studies.study import HERE
 
     print("LeNet-5 on scanned digits, 8 workers of which one is half as fast; all times are virtual.\n")
     values: dict[str, Any] = {
@@ -173,7 +193,7 @@ def demo(
         "asgd": {"optimizer.lr": 0.02},
     }
     settings = {f"{solver}:{key}": value for solver, mine in own.items() for key, value in mine.items()}
-    _show(plan(values, list(own), 3, "accuracy=0.9", out, settings), None, again=again, as_json=False)
+    _show(plan(values, list(own), 3, "accuracy=0.9", out, settings), HERE, again=again, as_json=False)
 
 
 def sweep(
@@ -189,6 +209,9 @@ def sweep(
     bandwidth: BandwidthOpt = None,
     settings: SetOpt = None,
     processes: ProcessesOpt = None,
+    on: OnOpt = "here",
+    address: AddressOpt = None,
+    cpus: CpusOpt = None,
     again: AgainOpt = False,
     dry_run: DryOpt = False,
     as_json: JsonOpt = False,
@@ -198,12 +221,22 @@ def sweep(
     from offbeat.lab.studies.sweep import plan_sweep
 
     network = {"compute": compute, "delay": delay, "latency": latency, "bandwidth": bandwidth}
-    values = read_values(str(file), settings, cluster=cluster, budget=budget, workers=workers, engine=engine, **network)
+    where, address = where_of(on, processes, address, cpus)
+    values = read_values(
+        str(file),
+        settings,
+        cluster=cluster,
+        budget=budget,
+        workers=workers,
+        engine=engine,
+        address=address,
+        **network,
+    )
     made = plan_sweep(values, out, file)
     if dry_run:
-        _estimate(made, processes, as_json)
+        estimate(made, where, as_json)
         return
-    finished = _run(made, f"sweep {file.stem}", processes, again=again, quiet=as_json)
+    finished = run_study(made, f"sweep {file.stem}", where, again=again, quiet=as_json)
     if as_json:
         print(json.dumps(json_safe(made.rows())))
     else:
@@ -213,6 +246,6 @@ def sweep(
         print(f"page   offbeat report {shlex.quote(str(made.folder))} -o {shlex.quote(f'{file.stem}.html')}")
     for failure in made.failures:
         print(f"failed: {failure}", file=sys.stderr)
-    _say_interrupted(finished)
+    say_interrupted(finished)
     if made.failures:
         raise typer.Exit(EXIT["failed"])

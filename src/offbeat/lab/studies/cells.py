@@ -1,30 +1,22 @@
-"""Many runs side by side: worker processes that take one configuration after another. A crash costs one cell.
+"""Many runs side by side: workers that take one configuration after another. A crash costs one cell.
 
-The parent speaks JSON lines over pipes to processes of its own; nothing listens. What Python gave as objects goes
-through the same pipe, pickled, and never to a file. A worker whose parent is gone sees its input end and stops; what
-it had checkpointed stays.
+Where the workers are is a `Place`: processes of this machine (`cells_here.py`), or those of a Ray cluster
+(`cells_on_ray.py`). What a worker does with a cell is the same everywhere (`cell_work.py`).
 """
 
 import base64
-import json
 import queue
-import signal
-import subprocess
-import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from offbeat.core.errors import ConfigError
 from offbeat.lab.config import NONE, Config, Objects
 from offbeat.lab.runs.plan import Plan, build
 
 _POLL = 0.5
-_START = (
-    "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from offbeat.lab.studies.cell_process import main; main()"
-)
+_MOVES = 5  # how often a cell may begin anew elsewhere because its machine was lost
 
 
 @dataclass
@@ -44,102 +36,143 @@ class Cell:
     """When it ended, if it was found finished; None: it is run."""
     share: float = 0.0
     """How much of it is done."""
+    moves: int = 0
+    """How often it lost its machine."""
 
     def plan(self) -> Plan:
         """The run, ready to start; what is written in the script that asks is known by its address, and only there."""
         return replace(build(Config.model_validate(self.config), self.objects), key=self.address)
 
 
-class _Process:
-    """One worker process and what it is doing."""
+class Fate(NamedTuple):
+    """How a worker ended."""
 
-    def __init__(self, inbox: "queue.Queue[tuple[_Process, dict[str, Any] | None]]") -> None:
-        self.cell: Cell | None = None
-        self._told: Objects = NONE
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _START, json.dumps(sys.path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,  # a terminal sends Ctrl-C to its whole group; here the parent passes it on, once
-        )
-        threading.Thread(target=self._listen, args=(inbox,), daemon=True).start()
+    why: str
+    blameless: bool = False
+    """Its machine was lost: the cell goes on elsewhere."""
 
-    def _listen(self, inbox: "queue.Queue[tuple[_Process, dict[str, Any] | None]]") -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            inbox.put((self, json.loads(line)))
-        inbox.put((self, None))
 
-    def give(self, cell: Cell, **options: Any) -> None:
-        self.cell = cell
-        message = {"config": cell.config, "folder": str(cell.folder), "address": cell.address, **options}
-        if cell.objects is not self._told:
-            message["objects"], self._told = pickled(cell.objects), cell.objects
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(message) + "\n")
-        self._process.stdin.flush()
+class CellWorker(Protocol):
+    """Takes one cell after another. What it says comes through the inbox: that it is ready, shares, an outcome."""
 
-    def exit_code(self) -> int | None:
-        try:
-            return self._process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            return None
+    cell: Cell | None
 
-    def end(self, *, hard: bool = False) -> None:
-        if hard:
-            self._process.kill()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None and (hard or pipe is self._process.stdin):
-                pipe.close()
-        try:
-            self._process.wait(timeout=60)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+    def give(self, cell: Cell, again: bool) -> None: ...
+
+    def fate(self) -> Fate:
+        """How it ended, if it is known to have ended."""
 
     def interrupt(self) -> None:
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGINT)
+        """Its cell is to be saved and left."""
+
+    def end(self, *, hard: bool = False) -> None: ...
+
+
+Message = dict[str, Any] | Exception | None
+"""Of a worker: what it says; an error that concerns all cells; None: it is gone."""
+Inbox = queue.Queue[tuple[CellWorker, Message]]
+
+
+class Place(Protocol):
+    """Where cells are computed."""
+
+    def room(self) -> int:
+        """How many workers there may be now."""
+
+    def start(self, inbox: Inbox) -> CellWorker:
+        """Another worker; it says when it is ready."""
+
+    def close(self) -> None: ...
+
+
+class _Running:
+    """Cells at work."""
+
+    def __init__(self, cells: Sequence[Cell], place: Place, again: bool) -> None:
+        self.place, self.again = place, again
+        self.waiting = [c for c in cells if c.outcome is None][::-1]
+        self.workers: list[CellWorker] = []
+        self.inbox: Inbox = queue.Queue()
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.waiting) or any(w.cell is not None for w in self.workers)
+
+    def start_more(self) -> None:
+        """As many workers as there is room, and work, for."""
+        at_work = sum(w.cell is not None for w in self.workers)
+        while len(self.workers) < min(self.place.room(), len(self.waiting) + at_work):
+            self.workers.append(self.place.start(self.inbox))
+
+    def hear(self) -> None:
+        for worker, message in _messages(self.inbox):
+            if isinstance(message, Exception):
+                raise message
+            if worker in self.workers:
+                self._hear(worker, message)
+
+    def _hear(self, worker: CellWorker, message: dict[str, Any] | None) -> None:
+        cell = worker.cell
+        if message is None:
+            self._part_with(worker)
+        elif cell is not None and "share" in message:
+            cell.share = message["share"]
+            return
+        elif cell is not None:
+            cell.outcome, cell.share, worker.cell = message, 1.0, None
+        if worker in self.workers and worker.cell is None and self.waiting:
+            # A finished run that cannot be known to be of the same objects is no run of this cell.
+            cell = self.waiting.pop()
+            worker.give(cell, self.again or cell.address is None)
+
+    def _part_with(self, worker: CellWorker) -> None:
+        self.workers.remove(worker)
+        cell, worker.cell = worker.cell, None
+        if cell is not None:
+            fate = worker.fate()
+            if fate.blameless and cell.moves < _MOVES:
+                cell.moves, cell.share = cell.moves + 1, 0.0
+                self.waiting.append(cell)
+            else:
+                cell.outcome, cell.share = {"status": "failed", "why": fate.why}, 1.0
+        worker.end()
 
 
 def run_cells(
     cells: Sequence[Cell],
-    processes: int,
+    place: Place,
     *,
     again: bool = False,
     on_change: Callable[[], None] = lambda: None,
 ) -> bool:
     """Runs every cell; outcomes are put into them. False when interrupted: what is done is kept."""
-    waiting = [c for c in cells if c.outcome is None][::-1]
-    _check_objects(waiting)
-    inbox: queue.Queue[tuple[_Process, dict[str, Any] | None]] = queue.Queue()
-    workers: list[_Process] = []
+    running = _Running(cells, place, again)
+    check_objects(running.waiting)
     interrupted = False
     try:
-        workers += [_start(waiting, inbox, again) for _ in range(min(processes, len(waiting)))]
-        while any(w.cell is not None for w in workers):
+        while running.busy:
             try:
-                for worker, message in _messages(inbox):
-                    _receive(worker, message, workers, waiting, inbox, again)
+                running.start_more()
+                running.hear()
                 on_change()
             except KeyboardInterrupt:
                 if interrupted:
                     raise
                 interrupted = True
-                waiting.clear()
-                for w in workers:
-                    w.interrupt()
+                running.waiting.clear()
+                for w in running.workers:
+                    if w.cell is not None:
+                        w.interrupt()
     except BaseException:
-        for w in workers:
+        for w in running.workers:
             w.end(hard=True)
         raise
-    for w in workers:
+    for w in running.workers:
         w.end()
     return not interrupted
 
 
-def _messages(inbox: "queue.Queue[Any]") -> Iterator[tuple[_Process, dict[str, Any] | None]]:
+def _messages(inbox: Inbox) -> Iterator[tuple[CellWorker, Message]]:
     try:
         yield inbox.get(timeout=_POLL)
         while True:
@@ -148,18 +181,16 @@ def _messages(inbox: "queue.Queue[Any]") -> Iterator[tuple[_Process, dict[str, A
         return
 
 
-def _start(waiting: list[Cell], inbox: "queue.Queue[Any]", again: bool) -> _Process:
-    worker = _Process(inbox)
-    _give(worker, waiting.pop(), again)
-    return worker
+# -- what is sent to a worker -----------------------------------------------------------------------------------------
 
 
-def _give(worker: _Process, cell: Cell, again: bool) -> None:
-    """A finished run that cannot be known to be of the same objects is no run of this cell."""
-    worker.give(cell, again=again or cell.address is None)
+def job(cell: Cell, again: bool, told: Objects) -> dict[str, Any]:
+    """A cell in plain values; its objects, unless they were told before, as text."""
+    message = {"config": cell.config, "folder": str(cell.folder), "address": cell.address, "again": again}
+    return message if cell.objects is told else {**message, "objects": pickled(cell.objects)}
 
 
-def _check_objects(cells: Sequence[Cell]) -> None:
+def check_objects(cells: Sequence[Cell]) -> None:
     """What cannot be sent is said before anything starts."""
     every = {id(c.objects): c.objects for c in cells}.values()
     tasks = {id(o.task): Objects(o.task) for o in every}.values()
@@ -168,7 +199,7 @@ def _check_objects(cells: Sequence[Cell]) -> None:
 
 
 def pickled(objects: Objects) -> str:
-    """Objects for the pipe to a process of ours."""
+    """Objects for a process of ours."""
     import cloudpickle
 
     try:
@@ -176,32 +207,3 @@ def pickled(objects: Objects) -> str:
     except Exception as e:
         what = " or ".join(n for n, o in (("task", objects.task), ("solver", objects.kind)) if o is not None)
         raise ConfigError(f"the {what} cannot be sent to another process: {e}") from None
-
-
-def _receive(
-    worker: _Process,
-    message: dict[str, Any] | None,
-    workers: list[_Process],
-    waiting: list[Cell],
-    inbox: "queue.Queue[Any]",
-    again: bool,
-) -> None:
-    cell = worker.cell
-    if message is None:  # the process is gone
-        workers.remove(worker)
-        if cell is not None:
-            code = worker.exit_code()
-            cell.outcome = {"status": "failed", "why": f"its process ended with exit code {code}"}
-            cell.share = 1.0
-            worker.cell = None
-        worker.end()
-        if waiting:
-            workers.append(_start(waiting, inbox, again))
-        return
-    assert cell is not None
-    if "share" in message:
-        cell.share = message["share"]
-        return
-    cell.outcome, cell.share, worker.cell = message, 1.0, None
-    if waiting:
-        _give(worker, waiting.pop(), again)

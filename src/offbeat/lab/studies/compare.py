@@ -44,7 +44,7 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class Line:
+class SolverLine:
     """One solver's line in the table."""
 
     solver: str
@@ -104,7 +104,8 @@ def plan_comparison(
                 try_out(plan)
                 try_target(plan)
             place = Path(f"{name.replace(':', '.').replace('/', '.')}-{seed}")
-            cells.append(Cell(config.plain(), place, {"solver": name, "seed": seed}, address(config, objects), objects))
+            known_by = address(config, objects, plan.task)  # the data are the same with every seed
+            cells.append(Cell(config.plain(), place, {"solver": name, "seed": seed}, known_by, objects))
     return cells, placed(cells, out, "comparisons")
 
 
@@ -127,7 +128,7 @@ def split_settings(
     return shared, own
 
 
-def summarise(cells: Sequence[Cell], target: Target | None) -> list[Line]:
+def summarise(cells: Sequence[Cell], target: Target | None) -> list[SolverLine]:
     """The table, from the runs' folders."""
     solvers = list(dict.fromkeys(str(cell.keys["solver"]) for cell in cells))
     mine = {solver: [c for c in cells if c.keys["solver"] == solver] for solver in solvers}
@@ -172,12 +173,12 @@ def _samples(size: float) -> str:
 
 def _line(
     solver: str, cells: Sequence[Cell], times: Sequence[float | None], over: str | None, unit: float | None
-) -> Line:
+) -> SolverLine:
     outcomes = [c.outcome or {"status": "not run"} for c in cells]
     statuses = [o["status"] for o in outcomes]
     clock = entry(cells[0].config["engine"]).clock
     middle = mean(times) if all(times) else None
-    return Line(
+    return SolverLine(
         solver=solver,
         workers=max(o.get("workers", 0) for o in outcomes),
         seeds=len(cells),

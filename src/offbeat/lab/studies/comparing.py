@@ -15,9 +15,10 @@ from offbeat.core.task import Task
 from offbeat.folders.run_files import RunFiles
 from offbeat.lab.arguments import ClusterLike, SolverLike, Words, check_words, said
 from offbeat.lab.runs.folder import metrics_table
-from offbeat.lab.studies.compare import Line, Spread, fairness, plan_comparison, summarise
+from offbeat.lab.studies.compare import SolverLine, Spread, fairness, plan_comparison, summarise
+from offbeat.lab.studies.places import HOW, Where, take_address
 from offbeat.lab.studies.study import Study, ended
-from offbeat.lab.studies.sweep import check_count
+from offbeat.lab.studies.sweep import seeds_of
 
 if TYPE_CHECKING:
     from offbeat.report.figures.comparison import Picture
@@ -44,7 +45,7 @@ class Comparison(Study):
         return [*(self.page.verdict if self.page else ()), *fairness(self.cells)]
 
     @property
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[SolverLine]:
         """A line for each solver: means and standard deviations over the seeds."""
         return summarise(self.cells, self.target)
 
@@ -97,6 +98,8 @@ def compare(
     target: str | None = None,
     out: str | Path | None = None,
     processes: int | None = None,
+    on: str = "here",
+    cpus: float | None = None,
     again: bool = False,
     progress: bool | None = None,
     settings: Mapping[str, Any] | None = None,
@@ -115,15 +118,24 @@ def compare(
         target: measure the time to `"accuracy=0.9"`.
         out: the folder of the comparison, `comparisons/<hash>` unless given.
         processes: runs side by side, all cores unless given.
+        on: where runs are computed: `"here"`, in processes of this machine, or `"ray"`, on the machines of a Ray
+            cluster, of which `address` says where it is. (`engine="ray"` is something else: real runs on Ray, one after
+            another.)
+        cpus: of the Ray cluster, set aside for each run; 1 unless given.
         again: run anew what is finished.
         progress: whether progress is shown; in a notebook and on a terminal unless given.
         settings: any keys, as in `offbeat.train`; for one solver alone as `{"sync:optimizer.lr": 0.2}`.
         words: all others are those of `offbeat.train`: `budget`, `batch`, `lr`, `engine`, ...
     """
-    check_words("compare", words, ("solvers", "seeds", "target", "out", "processes", "again", "progress", "settings"))
+    check_words(
+        "compare",
+        words,
+        ("solvers", "seeds", "target", "out", *HOW),
+    )
+    where = Where(on, processes, take_address(on, words), cpus)
     values, given = said(task, cluster, words)
     made = plan(values, solvers, seeds, target or words.get("until"), out, settings, given.task)
-    made.run_in_python("comparing", processes, again, progress)
+    made.run_in_python("comparing", where, again, progress)
     return made
 
 
@@ -139,15 +151,12 @@ def plan(
     """The comparison, before anything has run; everything is checked."""
     goal = None if target is None else Target.parse(target)
     names = [n.strip() for n in solvers.split(",") if n.strip()] if isinstance(solvers, str) else list(solvers)
-    if isinstance(seeds, bool) or (isinstance(seeds, int) and seeds < 1):
-        raise ConfigError(f"seeds must be a number from 1, got {seeds}")
-    check_count(len(names) * (seeds if isinstance(seeds, int) else len(seeds)))
-    which = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
+    which = seeds_of(seeds, "seeds")
     cells, folder = plan_comparison(values, names, which, out, settings, task)
     return Comparison(cells, ["solver"], folder, goal)
 
 
-def _row(line: Line) -> dict[str, Any]:
+def _row(line: SolverLine) -> dict[str, Any]:
     found: dict[str, Any] = {"solver": line.solver, "workers": line.workers, "seeds": line.seeds}
     for name in ("accuracy", "loss", "time_to_target", "seconds", "staleness", "idle"):
         spread: Spread = getattr(line, name)

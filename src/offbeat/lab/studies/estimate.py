@@ -38,7 +38,7 @@ def expected_gradients(plan: Plan) -> float | None:
     if amount.unit == "updates":
         return amount.count * (plan.cluster.workers if plan.solver.barrier else 1)
     per_worker = [
-        plan.cluster.compute_of(i).mean + sum(d.mean for d in plan.cluster.delays_of(i))
+        plan.cluster.mean_compute(i, plan.batch) + sum(d.mean for d in plan.cluster.delays_of(i))
         for i in range(plan.cluster.workers)
     ]
     return sum(amount.count / t for t in per_worker if t > 0) or None
@@ -61,7 +61,7 @@ def estimate(config: Config, pool: int | None = None) -> dict[str, Any]:
         "gradients": None if count is None else round(count),
         "parameters": plan.task.layout.size,
         "memory": f"about {format_size(_round(vectors * plan.task.nbytes))} of vectors",
-        "disk": f"about {format_size(_round((count or 0) * _ROW_BYTES + 3 * plan.task.nbytes))}",
+        "disk": f"about {format_size(_round(_disk(plan, count)))}",
         "wall_time": "unknown" if count is None else f"about {_seconds(count * one / threads)} on {threads} threads",
         "folder": f"runs/{plan.key}",
         "configuration": "\n" + to_toml(config.plain()),
@@ -69,9 +69,9 @@ def estimate(config: Config, pool: int | None = None) -> dict[str, Any]:
 
 
 def estimate_study(study: Study, done: int, processes: int) -> dict[str, Any]:
-    """Cells and time of a sweep or comparison, from one gradient of each distinct task and batch."""
+    """Cells, time and disk of a sweep or comparison, from one gradient of each distinct task and batch."""
     known: dict[str, float] = {}
-    total = 0.0
+    total = disk = 0.0
     unknown_cells = 0
     for cell in study.cells:
         if cell.outcome is not None:
@@ -81,6 +81,7 @@ def estimate_study(study: Study, done: int, processes: int) -> dict[str, Any]:
         if key not in known:
             known[key] = gradient_seconds(plan, plan.feed())
         count = expected_gradients(plan)
+        disk += _disk(plan, count)
         if count is None:
             unknown_cells += 1
         else:
@@ -93,8 +94,14 @@ def estimate_study(study: Study, done: int, processes: int) -> dict[str, Any]:
         "processes": processes,
         "wall_time": f"about {_seconds(total / processes)}"
         + (f" and {unknown_cells} unknown" if unknown_cells else ""),
+        "disk": f"about {format_size(_round(disk))}",
         "folder": str(study.folder),
     }
+
+
+def _disk(plan: Plan, count: float | None) -> float:
+    """Bytes of a run's folder: the trace, and three vectors."""
+    return (count or 0) * _ROW_BYTES + 3 * plan.task.nbytes
 
 
 def _round(value: float) -> int:

@@ -10,7 +10,6 @@ from offbeat.core.bits import usual_torch
 from offbeat.core.effects import Lock, SharedAdd, Unlock
 from offbeat.core.errors import ConfigError, OffbeatError, StoreError
 from offbeat.engines.replay import SERIAL, SHARED, Entry, Replay
-from offbeat.engines.running.fit import world_of
 from offbeat.folders.description import ENDED
 from offbeat.folders.run_files import RunFiles, rows
 from offbeat.lab.config import make, put
@@ -55,7 +54,7 @@ def replay(
             plan.task,
             plan.solver,
             plan.feed(),
-            world_of(plan.cluster, plan.task, plan.feed(), plan.seed),
+            plan.world(),
             seed=plan.seed,
         )
         try:

@@ -11,18 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from offbeat.core.errors import ConfigError, OffbeatError, OffbeatWarning, StoreError
-from offbeat.lab.engines import entry
-from offbeat.lab.runs.conditions import cores
+from offbeat.core.errors import OffbeatError, OffbeatWarning, StoreError
+from offbeat.folders.made import RESULTS, tidy_results
 from offbeat.lab.runs.folder import Folder, metrics_table
+from offbeat.lab.runs.holding import Hold
 from offbeat.lab.runs.result import Run
 from offbeat.lab.studies.cells import Cell, run_cells
+from offbeat.lab.studies.places import Where
 from offbeat.progress import cells_progress, watched
 
 if TYPE_CHECKING:
     from offbeat.report.pages.page import Page
 
 FINISHED = ("done", "diverged")
+HERE = Where()
 
 
 @dataclass(frozen=True)
@@ -35,13 +37,6 @@ class Study:
     folder: Path
 
     # -- running it -----------------------------------------------------------------------------------------------
-
-    def side_by_side(self, processes: int | None) -> int:
-        """How many runs at a time: all cores unless given, and one where it needs the machine to itself."""
-        if processes is not None and (isinstance(processes, bool) or not isinstance(processes, int) or processes < 1):
-            raise ConfigError(f"processes must be a number from 1, got {processes!r}")
-        real = any(entry(c.config["engine"]).real for c in self.cells)  # other runs would change its times
-        return 1 if real else processes or cores()
 
     def collect(self) -> int:
         """Takes the outcomes of cells that are finished already; how many there were."""
@@ -71,26 +66,35 @@ class Study:
             f"shown, not run: {len(found)} of {len(self.cells)} runs in {self.folder}{when}; run all anew with {anew}"
         )
 
-    def run(
-        self, processes: int | None = None, *, again: bool = False, on_change: Callable[[], None] = lambda: None
-    ) -> bool:
+    def run(self, where: Where = HERE, *, again: bool = False, on_change: Callable[[], None] = lambda: None) -> bool:
         """Runs what is not done and writes results.parquet; False when interrupted."""
-        count = self.side_by_side(processes)
+        where.side_by_side(self.cells)
         try:  # before anything is computed: a folder that cannot be written is bad input, not a failure of every cell
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as e:
             raise StoreError(f"cannot write to {self.folder}: {e.strerror}") from None
-        finished = run_cells(self.cells, count, again=again, on_change=on_change)
-        self._write()
+        with Hold(self.folder):
+            finished = self._run_cells(where, again, on_change)
+            self._write()
         return finished
 
-    def run_in_python(self, label: str, processes: int | None, again: bool, progress: bool | None) -> None:
+    def _run_cells(self, where: Where, again: bool, on_change: Callable[[], None]) -> bool:
+        if all(c.outcome is not None for c in self.cells):
+            return True
+        place = where.open(self.cells)
+        try:
+            return run_cells(self.cells, place, again=again, on_change=on_change)
+        finally:
+            place.close()
+
+    def run_in_python(self, label: str, where: Where, again: bool, progress: bool | None) -> None:
         """The same for a caller in Python: shown where somebody looks on, raised where it went wrong."""
+        where.side_by_side(self.cells)
         if not again and self.collect():
             print(self.said_shown("again=True"), file=sys.stderr)
         quiet = not (watched() if progress is None else progress)
         with cells_progress(label, self.cells, quiet=quiet) as changed:
-            finished = self.run(processes, again=again, on_change=changed)
+            finished = self.run(where, again=again, on_change=changed)
         if not finished:
             raise KeyboardInterrupt(f"interrupted; {self.folder} is saved, and the same call goes on")
         if failures := self.failures:
@@ -105,7 +109,8 @@ class Study:
             if len({type(row[key]) for row in table if row[key] is not None}) > 1:
                 for row in table:
                     row[key] = None if row[key] is None else str(row[key])
-        Folder(self.folder).write_table("results.parquet", metrics_table(table))
+        tidy_results(self.folder)
+        Folder(self.folder).write_table(RESULTS, metrics_table(table))
 
     # -- what came of it ------------------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ from offbeat.lab.runs.address import address
 from offbeat.lab.runs.plan import build
 from offbeat.lab.runs.ready import try_out, try_target
 from offbeat.lab.studies.cells import Cell
+from offbeat.lab.studies.places import HOW, Where, take_address
 from offbeat.lab.studies.study import Study, placed
 from offbeat.report.numbers import mean
 
@@ -82,6 +83,8 @@ def sweep(
     seeds: int | Sequence[int] | None = None,
     out: str | Path | None = None,
     processes: int | None = None,
+    on: str = "here",
+    cpus: float | None = None,
     again: bool = False,
     progress: bool | None = None,
     settings: Mapping[str, Any] | None = None,
@@ -98,19 +101,24 @@ def sweep(
         seeds: so many seeds each, or which; 1 unless given.
         out: the folder of the sweep.
         processes: runs side by side, all cores unless given.
+        on: where runs are computed: `"here"`, in processes of this machine, or `"ray"`, on the machines of a Ray
+            cluster, of which `address` says where it is. (`engine="ray"` is something else: real runs on Ray, one after
+            another.)
+        cpus: of the Ray cluster, set aside for each run; 1 unless given.
         again: run anew what is finished.
         progress: whether progress is shown; in a notebook and on a terminal unless given.
         settings: any keys, as in `offbeat.train`, for all runs.
         words: all others are those of `offbeat.train`: `budget`, `batch`, `lr`, `engine`, ...
     """
-    check_words("sweep", words, ("grid", "points", "seeds", "out", "processes", "again", "progress", "settings"))
+    check_words("sweep", words, ("grid", "points", "seeds", "out", *HOW))
+    where = Where(on, processes, take_address(on, words), cpus)
     values, objects = said(task, cluster, words, settings, solver)
     if grid is not None or points is not None:
         values.setdefault("sweep", {}).pop("grid", None)
         values["sweep"].pop("list", None)
     merge(values, {"sweep": {k: _listed(v) for k, v in (("grid", grid), ("list", points), ("seeds", seeds)) if v}})
     made = plan_sweep(values, out, task if isinstance(task, str | Path) else "the sweep", objects)
-    made.run_in_python("sweep", processes, again, progress)
+    made.run_in_python("sweep", where, again, progress)
     return made
 
 
@@ -128,15 +136,17 @@ def plan_sweep(values: Mapping[str, Any], out: str | Path | None, what: str | Pa
             raise unknown("key", f"sweep.{key}", [f"sweep.{k}" for k in _SWEEP_KEYS])
     if out is None and Path(what).suffix == ".toml":
         out = Path("sweeps") / Path(what).stem
-    points, seeds = _cells(section, what), _seeds(section.get("seeds", 1))
+    points, seeds = _cells(section, what), seeds_of(section.get("seeds", 1), "sweep.seeds")
     check_count(len(points) * len(seeds))
     cells: dict[str, Cell] = {}
     for point in points:
-        for number, seed in enumerate(seeds):
+        made: Task | None = None  # by the first seed of a point; with the others its data are the same
+        for seed in seeds:
             keys = {**point, "seed": seed}
-            config = _configured(base, keys, objects, tried=number == 0)
+            config, tried = _tried_out(base, keys, objects, tried=made is None)
+            made = made if tried is None else tried
             # Two points that come to the same run are one cell.
-            cell = Cell(config.plain(), Path("cells") / config.hash, keys, address(config, objects), objects)
+            cell = Cell(config.plain(), Path("cells") / config.hash, keys, address(config, objects, made), objects)
             cells.setdefault(config.hash, cell)
     every = list(cells.values())
     return Sweep(every, list(dict.fromkeys(k for point in points for k in point)), placed(every, out, "sweeps"))
@@ -148,8 +158,15 @@ def check_count(cells: int) -> None:
         raise ConfigError(f"a sweep or comparison has at most {MOST:,} cells, got {cells:,}")
 
 
-def _configured(base: Mapping[str, Any], point: Mapping[str, Any], objects: Objects, *, tried: bool) -> Config:
+def configured(base: Mapping[str, Any], point: Mapping[str, Any], objects: Objects, *, tried: bool) -> Config:
     """The configuration of a cell; one of each point is tried out, since a seed changes nothing about that."""
+    return _tried_out(base, point, objects, tried=tried)[0]
+
+
+def _tried_out(
+    base: Mapping[str, Any], point: Mapping[str, Any], objects: Objects, *, tried: bool
+) -> tuple[Config, Task | None]:
+    """The same, and the task that was tried out."""
     values = deepcopy(dict(base))
     for name in ("task", "solver", "optimizer"):
         if isinstance(values.get(name), str):
@@ -158,11 +175,12 @@ def _configured(base: Mapping[str, Any], point: Mapping[str, Any], objects: Obje
         put(values, key, value)
     try:
         config = make(values, objects)
-        if tried:
-            plan = build(config, objects)
-            try_out(plan)
-            try_target(plan)
-        return config
+        if not tried:
+            return config, None
+        plan = build(config, objects)
+        try_out(plan)
+        try_target(plan)
+        return config, plan.task
     except ConfigError as e:
         named = ", ".join(f"{k}={_short(v)}" for k, v in point.items())
         raise ConfigError(f"cell {named}: {e}") from None
@@ -195,10 +213,12 @@ def _cells(section: Mapping[str, Any], what: str | Path) -> list[dict[str, Any]]
     return points
 
 
-def _seeds(value: Any) -> Sequence[int]:
+def seeds_of(value: Any, what: str) -> list[int]:
+    """So many seeds, or these, each once."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
         check_count(value)
-        return range(value)
-    if isinstance(value, list) and value and all(isinstance(s, int) and not isinstance(s, bool) for s in value):
-        return value
-    raise ConfigError(f"sweep.seeds must be a number of seeds or a list of them, got {shown(value)}")
+        return list(range(value))
+    listed = isinstance(value, Sequence) and not isinstance(value, str | bytes)
+    if listed and value and all(isinstance(s, int) and not isinstance(s, bool) for s in value):
+        return list(dict.fromkeys(value))
+    raise ConfigError(f"{what} must be a number of seeds from 1, or a list of them, got {shown(value)}")
