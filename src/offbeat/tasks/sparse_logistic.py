@@ -71,12 +71,17 @@ class SparseLogistic:
         self._test = _Rows(columns[samples:], values[samples:], y[samples:])
         self.sparsity: Sparsity = hypergraph_of(columns[:samples], features)
         degree = np.bincount(columns[:samples].reshape(-1), minlength=features)
-        self._decay = torch.from_numpy(samples * l2 / np.maximum(degree, 1))
+        self.decay = torch.from_numpy(samples * l2 / np.maximum(degree, 1))
         self.size: int | None = samples
         self.layout = Layout.of([("x", (features,))])
         self.nbytes = 8 * features
         self.fingerprint = f"{samples}/{features}/{nonzeros}/{support}/{l2}/{data_seed}"
         self.labels: Indices = (y[:samples] > 0).astype(np.int64)
+
+    def dense(self) -> tuple[Tensor, Tensor]:
+        """The training set as a matrix with its zeros, and the labels -1 and 1."""
+        columns, values, y = self._train.all()
+        return torch.zeros(len(y), self.features, dtype=torch.float64).scatter_(1, columns, values), y
 
     def init(self, seed: int) -> Point:
         return Point(torch.zeros(self.features, dtype=torch.float64))
@@ -85,7 +90,7 @@ class SparseLogistic:
         assert batch is not None
         columns, values, y = self._train.batch(batch)
         margin = y * (values * point.x[columns]).sum(1)
-        x_e, decay_e = point.x[columns], self._decay[columns]
+        x_e, decay_e = point.x[columns], self.decay[columns]
         loss = F.softplus(-margin).mean() + (decay_e * x_e * x_e).sum(1).mean() / 2
         slope = -y * torch.sigmoid(-margin) / len(batch)
         each = slope[:, None] * values + decay_e * x_e / len(batch)

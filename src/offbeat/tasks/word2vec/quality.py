@@ -13,7 +13,7 @@ Matrix = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Pairs:
+class JudgedPairs:
     """Pairs of words that people have judged; only those with both words known count."""
 
     rows: NDArray[np.int64]
@@ -24,13 +24,13 @@ class Pairs:
     total: int
 
     @classmethod
-    def find(cls, name: str, index: dict[str, int]) -> "Pairs | None":
+    def find(cls, name: str, index: dict[str, int]) -> "JudgedPairs | None":
         """A set of pairs from the cache; None if it is not there, or knows too few of our words."""
         path = data_file(name)
         return cls.read(path, index) if path.is_file() else None
 
     @classmethod
-    def read(cls, path: Path, index: dict[str, int]) -> "Pairs | None":
+    def read(cls, path: Path, index: dict[str, int]) -> "JudgedPairs | None":
         """Lines of `word <tab> word <tab> judgement`; others (comments, a heading) are passed over."""
         pairs: list[tuple[int, int]] = []
         judged, total = [], 0

@@ -25,7 +25,7 @@ from offbeat.data.arrays import text_file
 from offbeat.data.datasets import DATASETS, cache_dir
 from offbeat.tasks.word2vec.corpus import BLOCK, load
 from offbeat.tasks.word2vec.kernel import kernel
-from offbeat.tasks.word2vec.quality import Pairs
+from offbeat.tasks.word2vec.quality import JudgedPairs
 from offbeat.tasks.word2vec.sampling import keep_thresholds, negative_table
 from offbeat.tasks.word2vec.text import Errors
 from offbeat.tasks.word2vec.windows import draw_along, draw_at
@@ -95,7 +95,7 @@ class Word2Vec:
         self._draws = (keep_thresholds(self.corpus.counts, sample), *negative_table(self.corpus.counts))
         self._kernel = kernel(dim, negatives)
         self._evaluated = self._fixed_sample()
-        self._similar = Pairs.find("wordsim353", self.corpus.index())
+        self._similar = JudgedPairs.find("wordsim353", self.corpus.index())
 
     # -- the task -----------------------------------------------------------------------------------------------
 

@@ -1,0 +1,116 @@
+"""From a recipe to runs: every variant, cell and seed as a configuration. What comes to the same run is one cell."""
+
+import json
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from offbeat.core.errors import ConfigError, unknown
+from offbeat.lab.config import NONE, Config
+from offbeat.lab.papers.claim_rules import matches
+from offbeat.lab.papers.deciding import kept
+from offbeat.lab.papers.recipe import Point, Recipe, Where
+from offbeat.lab.runs.address import address
+from offbeat.lab.studies.cells import Cell
+from offbeat.lab.studies.sweep import check_count, configured
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A cell of the paper's table, in one variant and with one seed, and the run behind it."""
+
+    variant: str
+    point: Point
+    seed: int
+    run: Cell
+
+
+def expand(
+    recipe: Recipe, size: str, variants: Sequence[str], seeds: int, where: Where, folder: Path
+) -> tuple[list[Placed], list[Cell]]:
+    """One seed of everything before the second, the paper's own variant before the others."""
+    axes = list(recipe.axes)
+    points = [p for p in kept(recipe, size) if matches(axes, p, where)]
+    if not points:
+        raise ConfigError(f"no cell of {recipe.name} at size {size} has {_said(where)}")
+    check_count(len(points) * len(variants) * seeds)
+    cells: dict[str, Cell] = {}
+    placed = []
+    tried: set[str] = set()
+    for seed in range(seeds):
+        for variant in variants:
+            for point in points:
+                keys = {"variant": variant, **dict(zip(axes, point, strict=True)), "seed": seed}
+                config = _config(recipe, size, variant, point, seed, tried)
+                made = Cell(config.plain(), folder / "cells" / config.hash, keys, address(config, NONE))
+                placed.append(Placed(variant, point, seed, cells.setdefault(config.hash, made)))
+    return placed, list(cells.values())
+
+
+def settings(recipe: Recipe, size: str, variant: str, point: Point) -> dict[str, Any]:
+    """What a cell changes of the base, by dotted key: its variant, its place on each axis, its size."""
+    chosen = recipe.variants[variant]
+    found = dict(chosen.set)
+    for axis, value in zip(recipe.axes, point, strict=True):
+        found |= chosen.axes.get(axis, {}).get(value, recipe.axes[axis][value])
+    return found | recipe.sizes[size].set
+
+
+def _config(recipe: Recipe, size: str, variant: str, point: Point, seed: int, tried: set[str]) -> Config:
+    """One run of each kind is tried out: loading a dataset for every cell would take minutes."""
+    found = settings(recipe, size, variant, point)
+    kind = json.dumps({k: v for k, v in found.items() if not k.startswith(("cluster.", "optimizer.lr"))}, default=str)
+    first = kind not in tried
+    tried.add(kind)
+    return configured(deepcopy(recipe.base), {**found, "seed": seed}, NONE, tried=first)
+
+
+def parse_cells(recipe: Recipe, text: str) -> Where:
+    """`workers=5,delay=30ms` as cells; a wrong name or value lists the right ones."""
+    where: Where = {}
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        axis, equals, value = (s.strip() for s in part.partition("="))
+        if not equals:
+            raise ConfigError(f"a cell is named like {_example(recipe)}, got {part!r}")
+        if axis not in recipe.axes:
+            raise unknown(f"axis of {recipe.name}", axis, recipe.axes)
+        if value not in recipe.axes[axis]:
+            raise unknown(f"{axis} of {recipe.name}", value, recipe.axes[axis])
+        where[axis] = value
+    return where
+
+
+def reduced(recipe: Recipe, size: str, seeds: int) -> str:
+    """What was reduced against the paper's own budget, in words; empty where nothing was."""
+    chosen, full = recipe.sizes[size], recipe.sizes["full"]
+    parts = []
+    for key, value in chosen.set.items():
+        usual = full.set.get(key, _base(recipe.base, key))
+        if value != usual:
+            parts.append(f"{key} {value}" + ("" if usual is None else f" instead of {usual}"))
+    some, every = len(kept(recipe, size)), len(kept(recipe, "full"))
+    if some < every:
+        parts.append(f"{some} of {every} cells")
+    if seeds < full.seeds:
+        parts.append(f"{seeds} seed{'s' if seeds > 1 else ''} instead of {full.seeds}")
+    if chosen.variants and len(chosen.variants) < len(recipe.variants):
+        parts.append(f"{len(chosen.variants)} of {len(recipe.variants)} variants")
+    return ", ".join(parts)
+
+
+def _base(values: Mapping[str, Any], key: str) -> Any:
+    for part in key.split("."):
+        if not isinstance(values, Mapping) or part not in values:
+            return None
+        values = values[part]
+    return values
+
+
+def _said(where: Where) -> str:
+    return ", ".join(f"{k}={v}" for k, v in where.items())
+
+
+def _example(recipe: Recipe) -> str:
+    return ",".join(f"{axis}={next(iter(values))}" for axis, values in recipe.axes.items())
