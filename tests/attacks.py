@@ -4,6 +4,7 @@ import argparse
 import csv
 import io
 import os
+import random
 import resource
 import shutil
 import signal
@@ -24,6 +25,8 @@ from hostile import COMMANDS, Kind, kinds, make_bases
 
 _CODE = "from pathlib import Path\nPath({!r}).touch()\n"
 _SECONDS = 200
+_TOLD = 100
+"""So many kinds between two lines of progress."""
 _CHANGING = ("resume", "tag", "remove")
 """They get a folder of their own."""
 
@@ -187,6 +190,8 @@ def main() -> int:
     parser.add_argument("--every", type=int, default=1, help="only every so manieth kind")
     parser.add_argument("--only", default="", help="only kinds whose name holds this")
     parser.add_argument("--commands", default="", help="only these commands, with commas between")
+    parser.add_argument("--lot", type=int, help="in an order by lot of this number, to stop anywhere")
+    parser.add_argument("--shard", default="0/1", help="K/N: the kinds of this shard of so many")
     chosen = parser.parse_args()
     names = chosen.commands.split(",") if chosen.commands else list(COMMANDS)
     began = time.monotonic()
@@ -195,8 +200,16 @@ def main() -> int:
         os.environ["XDG_STATE_HOME"] = str(Path(place) / "state")
         arena = Arena(Path(place) / "arena")
         every = [k for k in kinds(arena.bases) if chosen.only in k.name][:: chosen.every]
+        if chosen.lot is not None:
+            random.Random(chosen.lot).shuffle(every)
+        first, shards = map(int, chosen.shard.split("/"))
+        every = every[first::shards]
         wrong = []
-        for kind in every:
+        for number, kind in enumerate(every):
+            if number % _TOLD == 0:
+                print(
+                    f"{number} of {len(every)} kinds, {len(wrong)} wrong, {time.monotonic() - began:.0f} s", flush=True
+                )
             start = time.monotonic()
             for line in attack(arena, kind, names):
                 wrong.append(line)

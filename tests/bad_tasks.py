@@ -13,8 +13,8 @@ from offbeat.tasks.quadratic import Quadratic
 
 AT = 5
 """The mini-batch, of each life of a worker that does it, from 0."""
-LINGERING = "1000.25"
-"""Seconds for which a child is started: by them it is known among all processes."""
+LINGERING = os.environ.setdefault("OFFBEAT_LINGERING", f"1000.{os.getpid()}")
+"""Seconds for which a child is started: by them it is known among all processes, also those of other sessions."""
 
 
 class Bad(Quadratic):

@@ -8,6 +8,7 @@ from typing import Any
 from offbeat.lab.config import parse_setting
 from offbeat.lab.config.meaning import keys
 from offbeat.lab.config.words import KEYS
+from offbeat.lab.engines import ENGINES
 from offbeat.optim.factories import OPTIMIZERS, known_options
 from offbeat.solvers import SOLVERS, STABILISERS, hyper_parameters, load_object, solver_class
 from offbeat.tasks import TASKS
@@ -58,14 +59,18 @@ def configurations(seed: int, count: int) -> Iterator[tuple[str, dict[str, Any]]
         values: dict[str, Any] = {**SMALL[task], "solver.name": solver}
         if rng.random() < 0.4:
             values["optimizer.name"] = optimizer
+        here = common
+        if rng.random() < 0.2:  # another engine, and then its own settings oftener
+            values["engine"] = rng.choice(list(ENGINES))
+            here = {k: v for k, v in common.items() if k.startswith(("ray.", "local.", "cluster."))}
         own = _options(task, solver, values.get("optimizer.name", "sgd"))
         for _ in range(rng.choice((1, 1, 2, 2, 3, 5))):
             if rng.random() < 0.5:
                 key = rng.choice(list(own))
                 values[key] = _mutated(rng, own[key])
             else:
-                key = rng.choice(list(common))
-                values[key] = _mutated(rng, common[key])
+                key = rng.choice(list(here))
+                values[key] = _mutated(rng, here[key])
         if rng.random() < 0.02:
             values[rng.choice(("task.name", "solver.name", "optimizer.name", "x", "a.b.c", "data"))] = rng.choice(WEIRD)
         yield task, values

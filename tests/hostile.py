@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
+from safetensors import safe_open
 from safetensors.torch import save_file
 
 ESCAPES = "\x1b]0;owned\x07\x1b[31m[/red][bold]<b>&=cmd|' /C calc'!A0\u202e\n"
@@ -53,7 +54,7 @@ class Kind:
 
 
 def make_bases(place: Path) -> None:
-    """Three small runs that are whole: finished, with a record of arrivals as a real one; and one that goes on."""
+    """Small runs that are whole: finished, with a record of arrivals as a real one, one that goes on, and a sweep."""
     import offbeat
     from offbeat.lab.runs.folder import Folder, arrivals_table
 
@@ -80,6 +81,29 @@ def make_bases(place: Path) -> None:
     calls += [(r["computed"], "call", r["worker"], 0) for r in rows if r["applied"]]
     Folder(place / "real").write_table("arrivals.parquet", arrivals_table(calls))
     _unfinished(place / "unfinished", words)
+    _sweep(place / "sweep", place / "finished")
+
+
+def _sweep(path: Path, whole: Path) -> None:
+    """Four runs of a grid, and their table."""
+    from offbeat.folders.run_files import RunFiles
+    from offbeat.lab.studies.cells import Cell
+    from offbeat.lab.studies.study import Study
+
+    cells = []
+    for k, (lr, dim) in enumerate((lr, dim) for lr in (0.01, 0.02) for dim in (10, 20)):
+        folder = path / "cells" / f"{k}"
+        shutil.copytree(whole, folder)
+        edit(
+            folder,
+            lambda info, lr=lr, dim=dim: (
+                info["config"]["optimizer"].update(lr=lr),
+                info["config"]["task"].update(dim=dim),
+            ),
+        )
+        keys = {"optimizer.lr": lr, "task.dim": dim, "seed": 0}
+        cells.append(Cell({"engine": "sim"}, folder, keys, outcome=RunFiles.open(folder).summary))
+    Study(cells, ["optimizer.lr", "task.dim"], path).run()
 
 
 def _unfinished(path: Path, words: dict[str, Any]) -> None:
@@ -120,9 +144,12 @@ def kinds(place: Path) -> Iterator[Kind]:
         yield from _tables("finished", place / "finished", name)
     for name in ("trace.parquet", "arrivals.parquet"):
         yield from _tables("real", place / "real", name)
+    yield from _tables("sweep", place / "sweep", "results.parquet")
+    yield from _files("sweep", place / "sweep", ("results.parquet", "lock", "cells/0/run.json"))
     yield from _parts("unfinished")
     yield from _notes()
     yield from _tensors()
+    yield from _checkpoints(place / "unfinished" / "checkpoint.safetensors")
     yield from _code()
     for name in (ESCAPES.replace("/", "|"), "\udcff\udcfe", "[/red]", "-rf", "a" * 250, "=1+1", "<script>"):
         yield Kind(f"a folder called {name[:20]!r}", "finished", lambda folder: None, name)
@@ -171,13 +198,15 @@ def _put(node: Any, path: tuple[str, ...], value: Any, remove: bool = False) -> 
         node = node[int(key)] if isinstance(node, list) else node[key]
     if remove:
         del node[last]
+    elif isinstance(node, list):
+        node[int(last)] = value
     else:
         node[last] = value
 
 
-def _files(base: str, whole: Path) -> Iterator[Kind]:
-    """Every file of a folder as something else than it should be."""
-    for name in sorted(str(p.relative_to(whole)) for p in whole.rglob("*") if p.is_file()):
+def _files(base: str, whole: Path, only: tuple[str, ...] = ()) -> Iterator[Kind]:
+    """Every file of a folder (or only these) as something else than it should be."""
+    for name in only or sorted(str(p.relative_to(whole)) for p in whole.rglob("*") if p.is_file()):
         for what, change in {
             "empty": lambda p: p.write_bytes(b""),
             "noise": lambda p: p.write_bytes(bytes(range(256)) * 20),
@@ -196,6 +225,8 @@ def _files(base: str, whole: Path) -> Iterator[Kind]:
             "enormous": lambda p: os.truncate(p, 2**40),
         }.items():
             yield Kind(f"{base}: {name} {what}", base, lambda f, n=name, c=change: c(f / n))
+    if only:
+        return
     for name in ("saves", "parts"):
         yield Kind(f"{base}: {name} is a link", base, lambda f, n=name: _linked(f, n))
         yield Kind(f"{base}: {name} is a file", base, lambda f, n=name: (shutil.rmtree(f / n, True), (f / n).touch()))
@@ -346,6 +377,40 @@ def _tensors() -> Iterator[Kind]:
         )
 
 
+def _checkpoints(whole: Path) -> Iterator[Kind]:
+    """Every place in the tree of a checkpoint gets a value of another kind, and every tensor another form."""
+    with safe_open(whole, framework="pt") as file:
+        tensors, note = {k: file.get_tensor(k) for k in file.keys()}, json.loads(file.metadata()["offbeat"])  # noqa: SIM118
+
+    def change(kept: dict[str, Any], tree: Any) -> Callable[[Path], object]:
+        meta = {"offbeat": json.dumps(tree).replace("Infinity", "1e400")}
+        return lambda f: save_file(kept, f / "checkpoint.safetensors", metadata=meta)
+
+    for path in _places(note):
+        for name in ("null", "negative", "huge", "infinite", "nested"):
+            tree = json.loads(json.dumps(note))
+            _put(tree, tuple(map(str, path)), VALUES[name])
+            yield Kind(f"checkpoint, {'.'.join(map(str, path))} {name}", "unfinished", change(tensors, tree))
+    forms = {"short": lambda t: t.flatten()[:-1].clone(), "of whole numbers": lambda t: t.to(torch.int64)}
+    forms |= {"long": lambda t: torch.cat([t.flatten(), t.flatten()]), "of another precision": lambda t: t.double()}
+    for name, tensor in tensors.items():
+        for what, form in forms.items():
+            yield Kind(f"checkpoint, {name} {what}", "unfinished", change({**tensors, name: form(tensor)}, note))
+        others = {k: t for k, t in tensors.items() if k != name}
+        yield Kind(f"checkpoint without {name}", "unfinished", change(others, note))
+
+
+def _places(node: Any, before: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every place in a tree; of a long list, the first and the last."""
+    if isinstance(node, list) and len(node) > 8:
+        children: list[Any] = [(0, node[0]), (len(node) - 1, node[-1])]
+    else:
+        children = list(node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ())
+    for key, value in children:
+        yield (*before, key)
+        yield from _places(value, (*before, key))
+
+
 def _code() -> Iterator[Kind]:
     """Configurations that name code."""
     task = {"name": "os:system", "command": "touch EXECUTED"}
@@ -355,6 +420,9 @@ def _code() -> Iterator[Kind]:
             "task from Python": lambda c: c.update(task=task, **{"from": "python"}),
             "solver": lambda c: c.update(solver={"name": "hostile_code:Solver"}),
             "module": lambda c: c.update(task={"name": "hostile_code:task"}),
+            "model": lambda c: c.update(task={"name": "digits", "model": "hostile_code:task"}),
+            "optimizer": lambda c: c.update(optimizer={"name": "hostile_code:task", "lr": 0.1}),
+            "a cluster": lambda c: c.update(engine="ray", ray={"address": "127.0.0.1:9"}),
         }.items():
             yield Kind(f"{base}: code as {what}", base, lambda f, c=change: edit(f, lambda i: c(i["config"])))
         yield Kind(

@@ -1,14 +1,22 @@
 """A disk that fails, or a process that dies, at any one file operation of a run.
 
 A kill is played in this process: from that operation on nothing reaches the disk any more, whatever is still cleaned up
-on the way out. What Python had not written yet is lost, as it is in a real one.
+on the way out. What Python had not written yet is lost, as it is in a real one. A `deed` may do something else instead,
+such as to kill the process for good.
+
+An operation has a kind, `replace checkpoint.safetensors`: what is done, and to which file, without its number. A
+simulation does the same operations every time, and is struck at one by its number; how many of a kind a real run does
+is up to chance, and it is struck at a kind, the so manieth time.
 """
 
 import errno
 import io
 import json
 import os
-from collections.abc import Callable, Iterator
+import random
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,23 +37,37 @@ class KilledError(BaseException):
     """Nothing catches a kill."""
 
 
+@dataclass(frozen=True)
+class At:
+    """A kind of operation, and which time, from 0."""
+
+    kind: str
+    time: int = 0
+
+
 @dataclass
 class Disk:
     """Strikes at operation `at`, before or after it; `full` makes it a full disk, for good or for once."""
 
-    at: int | None = None
+    at: int | At | None = None
     after: bool = False
     full: bool = False
     for_good: bool = True
+    deed: Callable[[], object] | None = None
+    """What happens instead of a kill; the run goes on, if it can."""
     seen: list[str] = field(default_factory=list)
+    """The kinds of all operations, in order."""
+    done: bool = False
+    """Whether it has struck."""
     _dead: bool = False
     _held: list[int] = field(default_factory=list)
 
-    def does(self, name: str, operation: Callable[[], Any]) -> Any:
+    def does(self, name: str, place: str | int | Path, operation: Callable[[], Any]) -> Any:
         if self._dead:
             self._strike(name)
-        struck = len(self.seen) == self.at
-        self.seen.append(name)
+        kind = f"{name} {_called(place)}"
+        struck = self.at == (At(kind, self.seen.count(kind)) if isinstance(self.at, At) else len(self.seen))
+        self.seen.append(kind)
         if struck and not self.after:
             self._strike(name)
         try:
@@ -55,6 +77,10 @@ class Disk:
                 self._strike(name)
 
     def _strike(self, name: str) -> None:
+        self.done = True
+        if self.deed is not None:
+            self.deed()
+            return
         if not self.full:
             self._dead = True
             raise KilledError
@@ -69,7 +95,7 @@ class Disk:
             return real
 
         def counted(*words: Any, **options: Any) -> Any:
-            done = self.does(name, lambda: real(*words, **options))
+            done = self.does(name, words[-1] if name == "replace" else words[0], lambda: real(*words, **options))
             if name == "open":
                 self._held.append(done)
             return done
@@ -83,10 +109,10 @@ class Disk:
 
         class Raw(io.FileIO):
             def write(self, data: Any) -> int:
-                done: int = disk.does("write", lambda: super(Raw, self).write(data))
+                done: int = disk.does("write", path, lambda: super(Raw, self).write(data))
                 return done
 
-        made: io.BufferedWriter = self.does("open", lambda: io.BufferedWriter(Raw(path, "xb")))
+        made: io.BufferedWriter = self.does("open", path, lambda: io.BufferedWriter(Raw(path, "xb")))
         return made
 
     def let_go(self) -> None:
@@ -94,6 +120,25 @@ class Disk:
         for number in self._held:
             with suppress(OSError):
                 os.close(number)
+
+
+def _called(place: str | int | Path) -> str:
+    """A file or folder by its name, without numbers: those of parts, of snapshots, of the process that writes."""
+    path = os.readlink(f"/proc/self/fd/{place}") if isinstance(place, int) else place
+    return re.sub(r"\d+", "#", Path(path).name)
+
+
+def dealt(kinds: Sequence[str], player: int, players: int, lot: int) -> list[str]:
+    """Everybody's share of all kinds, so that each is dealt to somebody; the lot says to whom."""
+    cards = sorted(kinds)
+    random.Random(lot).shuffle(cards)
+    return cards[player::players]
+
+
+def drawn(seen: Sequence[str], kinds: Sequence[str], key: object) -> list[tuple[At, bool]]:
+    """One operation of each of these kinds, by lot of the key, and whether before or after it."""
+    draw, counts = random.Random(str(key)), Counter(seen)
+    return [(At(kind, draw.randrange(counts[kind])), draw.random() < 0.5) for kind in kinds]
 
 
 @contextmanager

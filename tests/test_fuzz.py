@@ -4,6 +4,7 @@ import os
 import sys
 import warnings
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,21 +47,31 @@ def no_runs(monkeypatch, tmp_path):
     return plans
 
 
-def by_train(task: str, values: dict[str, Any]) -> str:
+def in_a_file(values: dict[str, Any], number: int) -> tuple[str | None, dict[str, Any]]:
+    """Of every second configuration, what it says of the cluster in a file of its own, as `calibrate` writes one."""
+    found = {k.removeprefix("cluster."): v for k, v in values.items() if k.startswith("cluster.")}
+    if number % 2 or not found:
+        return None, values
+    lines = (f"{k} = {to_toml({'v': [v]}).strip()[5:-1]}" for k, v in found.items())
+    Path("cluster.toml").write_text("[cluster]\n" + "\n".join(lines) + "\n", encoding="utf-8", errors="surrogatepass")
+    return "cluster.toml", {k: v for k, v in values.items() if not k.startswith("cluster.")}
+
+
+def by_train(task: str, values: dict[str, Any], cluster: str | None) -> str:
     """What `train` says: with its own arguments for every second key that has one."""
     words = {k: v for n, (k, v) in enumerate(values.items()) if k in WORDS and n % 2}
     rest = {k: v for k, v in values.items() if k not in words}
     try:
-        offbeat.train(task, **{WORDS[k]: v for k, v in words.items()}, settings=rest, out=False)
+        offbeat.train(task, cluster=cluster, **{WORDS[k]: v for k, v in words.items()}, settings=rest, out=False)
     except (ConfigError, _AcceptedError) as e:
         return str(e)
     raise AssertionError("it went on")
 
 
-def by_run(task: str, values: dict[str, Any], monkeypatch, capsys) -> tuple[int, str]:
+def by_run(task: str, values: dict[str, Any], cluster: str | None, monkeypatch, capsys) -> tuple[int, str]:
     """The exit code of `offbeat run` and what it says."""
     sets = [f"--set={k}={to_toml({'v': [v]}).strip()[5:-1]}" for k, v in values.items()]  # in a list: no section
-    monkeypatch.setattr(sys, "argv", ["offbeat", "run", task, *sets])
+    monkeypatch.setattr(sys, "argv", ["offbeat", "run", task, *sets, *(["--cluster", cluster] if cluster else [])])
     with pytest.raises(SystemExit) as stop:
         cli.main()
     out, err = capsys.readouterr()
@@ -87,10 +98,11 @@ def go_through(seed: int, count: int, plans: list[Plan], monkeypatch, capsys) ->
     warnings.simplefilter("ignore")  # torch's, about its own options
     for number, (task, values) in enumerate(configurations(seed, count)):
         plans.clear()
-        said = by_train(task, values)
+        cluster, values = in_a_file(values, number)
+        said = by_train(task, values, cluster)
         assert said, values
         assert "\n" not in said, values
-        code, err = by_run(task, values, monkeypatch, capsys)
+        code, err = by_run(task, values, cluster, monkeypatch, capsys)
         assert err.count("\n") == 1, (values, err)
         assert err.startswith("offbeat: "), values
         assert (said == ACCEPTED) == (err == f"offbeat: {ACCEPTED}\n"), (values, said, err)

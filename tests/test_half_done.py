@@ -14,7 +14,9 @@ from harness import cluster, mlp_task
 from offbeat.core.budget import Amount, Budget
 from offbeat.core.errors import StoreError
 from offbeat.folders.description import read_description
+from offbeat.lab.runs import holding
 from offbeat.lab.runs.execute import execute
+from offbeat.lab.runs.holding import Hold
 from offbeat.lab.runs.plan import Plan
 from offbeat.solvers.asgd import ASGD
 from strikes import Disk, KilledError, contents, struck
@@ -58,7 +60,7 @@ def test_a_finished_folder_holds_exactly_what_it_should(whole):
     made += ["run.json", "saves", *(f"saves/{k:06d}.safetensors" for k in range(3)), "trace.parquet"]
     assert sorted(files) == [*made, "weights.safetensors"]
     assert len({mode for mode, value in files.values() if value != repr("folder")}) == 1
-    assert {"mkdir", "open", "write", "fsync", "replace", "unlink", "rmdir"} <= set(seen)
+    assert {"mkdir", "open", "write", "fsync", "replace", "unlink", "rmdir"} <= {kind.split()[0] for kind in seen}
 
 
 def go_on(folder, whole):
@@ -158,6 +160,27 @@ def test_a_folder_that_vanishes_is_one_line(tmp_path):
     assert run(tmp_path / "run").status == "done"
 
 
+@pytest.mark.parametrize("link", [True, False], ids=["a link", "a folder"])
+def test_another_folder_in_its_place_is_not_written_to(tmp_path, whole, link):
+    """Moved away on its way, and another one put there: the run ends in one line, and goes on where it is now."""
+    theirs = tmp_path / "theirs"
+    shutil.copytree(run(tmp_path / "other", seconds=1000.0).path, theirs)
+    before = contents(theirs)
+
+    class Swaps:
+        def on_evaluation(self, row):
+            if row["updates"]:
+                (tmp_path / "run").rename(tmp_path / "moved")
+                (tmp_path / "run").symlink_to(theirs) if link else theirs.rename(tmp_path / "run")
+
+    with pytest.raises(
+        StoreError, match=r"run is another folder now than when its run began: nothing is written to it$"
+    ):
+        run(tmp_path / "run", callbacks=[Swaps()])
+    assert contents(tmp_path / "run") == before
+    go_on(tmp_path / "moved", whole[0])
+
+
 @pytest.fixture
 def small_disk(tmp_path):
     """Some memory as a disk, where the system lets us have one."""
@@ -203,6 +226,24 @@ def test_who_has_the_folder_is_told_and_not_forever(tmp_path):
     assert said
     assert all(f"is in use: process {os.getpid()} is running it, since 20" in line for line in said)
     assert (tmp_path / "run" / "lock").read_bytes() == b""
+
+
+def test_a_lock_that_was_deleted_under_ones_hands_is_taken_anew(tmp_path, monkeypatch):
+    """Who was refused deletes folder and lock just when the next one has opened it: that one must not lock nothing."""
+    first, second, third = (Hold(tmp_path / "run") for _ in range(3))
+    lock = holding._lock
+    first.take()
+
+    def late(file):
+        monkeypatch.setattr(holding, "_lock", lock)
+        first.release()
+        return lock(file)
+
+    monkeypatch.setattr(holding, "_lock", late)
+    second.take()
+    with pytest.raises(StoreError, match="is in use"):
+        third.take()
+    second.release()
 
 
 def test_a_failed_run_says_so_and_goes_on(tmp_path, whole):

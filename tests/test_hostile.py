@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import socket
 import subprocess
 import sys
 
@@ -12,11 +13,14 @@ import offbeat
 from attacks import Arena, attack
 from folders import make
 from hostile import COMMANDS, ESCAPES, edit, kinds
+from offbeat import cli
 from offbeat.core.errors import OffbeatWarning, StoreError
 from offbeat.core.legible import legible
 from offbeat.folders.finding import find
 from offbeat.folders.run_files import RunFiles
-from offbeat.lab.runs.trust import check_trusted
+from offbeat.lab import config
+from offbeat.lab.runs.plan import build
+from offbeat.lab.runs.trust import check_trusted, signature
 from offbeat.report.tables import Table
 
 STORM = bool(os.environ.get("OFFBEAT_STORM"))
@@ -46,6 +50,16 @@ def test_many_kinds_with_every_command(arena, shard):
     chosen = every if STORM else every[:: len(every) // 320]
     assert len(chosen) >= 300
     assert not [line for kind in chosen[shard::SHARDS] for line in attack(arena, kind, COMMANDS)]
+
+
+@pytest.mark.parametrize("name", ["checkpoint, watch.total.loss null", "checkpoint, t0 long"])
+def test_a_checkpoint_that_is_wrong_only_in_use_is_one_line_that_names_it(arena, name, capsys, monkeypatch):
+    (kind,) = [k for k in kinds(arena.bases) if k.name == name]
+    assert not list(attack(arena, kind, ["resume"]))
+    code, err = resumes(arena.set_up(kind), monkeypatch, capsys)
+    assert code == 2
+    assert "went wrong after it was resumed (" in err
+    assert "): its checkpoint.safetensors is damaged or of another run, or this is a defect of offbeat" in err
 
 
 def test_the_bases_are_whole(arena):
@@ -238,6 +252,58 @@ def test_without_a_place_for_a_key_runs_go_on(tmp_path, monkeypatch):
     own_run(tmp_path, monkeypatch)
     with pytest.raises(StoreError, match="say --trust"):
         check_trusted(RunFiles.open(tmp_path / "run"), trust=False)
+
+
+def resumes(folder, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["offbeat", "resume", str(folder)])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    return end.value.code, capsys.readouterr().err
+
+
+def on_ray(address):
+    def change(info):
+        info["config"] |= {"engine": "ray", "ray": {"address": address}}
+        info |= {"status": "interrupted", "engine": "ray", "key": build(config.make(info["config"])).key}
+
+    return change
+
+
+def test_a_cluster_that_a_folder_names_is_not_called_without_being_told_to(tmp_path, monkeypatch, capsys):
+    """Whoever is at the other end could be handed the token of one's own cluster, and send what a driver unpickles."""
+    make(tmp_path / "a")
+    with socket.create_server(("127.0.0.1", 0)) as trap:
+        address = f"127.0.0.1:{trap.getsockname()[1]}"
+        trap.settimeout(0.2)
+        config = {"engine": "ray", "ray": {"address": address}}
+        edit(
+            tmp_path / "a",
+            lambda info: (info["config"].update(config), info.update(status="interrupted", engine="ray")),
+        )
+        code, err = resumes(tmp_path / "a", monkeypatch, capsys)
+        assert code == 2
+        assert err == (
+            f"offbeat: {tmp_path / 'a'} names a cluster and was not made by you, here, with it: it would connect with "
+            f"Ray at {address}; if you trust that, say --trust (in Python: trust=True)\n"
+        )
+        with pytest.raises(TimeoutError):
+            trap.accept()
+
+
+def test_a_cluster_of_ones_own_is_called_again(tmp_path):
+    make(tmp_path / "a")
+    edit(tmp_path / "a", on_ray("10.0.0.1:6379"))
+    signed = signature(RunFiles.open(tmp_path / "a").config)
+    edit(tmp_path / "a", lambda info: info.update(signature=signed))
+    check_trusted(RunFiles.open(tmp_path / "a"), trust=False, connects=True)
+    edit(tmp_path / "a", on_ray("10.0.0.2:6379"))
+    with pytest.raises(StoreError, match=r"it would connect with Ray at 10\.0\.0\.2:6379; if you trust that"):
+        check_trusted(RunFiles.open(tmp_path / "a"), trust=False, connects=True)
+    check_trusted(RunFiles.open(tmp_path / "a"), trust=True, connects=True)
+    check_trusted(RunFiles.open(tmp_path / "a"), trust=False)  # where nothing is started
+    for nobody in ("auto", None):
+        edit(tmp_path / "a", on_ray(nobody))
+        check_trusted(RunFiles.open(tmp_path / "a"), trust=False, connects=True)
 
 
 def test_a_run_of_built_in_parts_needs_no_key(tmp_path, monkeypatch):

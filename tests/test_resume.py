@@ -75,6 +75,34 @@ CASES: dict[str, tuple[Callable[[], Any], Callable[[], Any], Any]] = {
         cluster(3, compute="normal(30ms,5ms)", events=["lose 1 at 40ms", "join 1 at 45ms", "lose 1 at 170ms"]),
     ),
 }
+LINKED: dict[str, Any] = {"compute": "lognormal(10ms,6ms)", "latency": "1ms", "bandwidth": "100kB/s"}
+FAIR = {"bandwidth": "40kB/s", "sharing": "fair"}
+PARTS: dict[str, Any] = {
+    "in turn": {**LINKED, "server": {"bandwidth": "20kB/s"}},
+    "equal shares": {**LINKED, "server": FAIR, "service": "exponential(1ms)"},
+    "shards": {**BUSY, "server": {"bandwidth": "10kB/s", "shards": 4}},
+    "cores": {"compute": "lognormal(10ms,6ms)", "cores": 2, "delay": "exponential(5ms)@0"},
+    "slow": {
+        "compute": "normal(10ms,3ms)",
+        "slow": ["3x for exp(20ms) every exp(50ms)", "2x for 5ms every 9ms together"],
+    },
+    "slow cores": {"compute": "normal(10ms,3ms)", "cores": 2, "slow": "3x for exp(20ms) every exp(50ms)"},
+    "lost": {"compute": "lognormal(10ms,6ms)", "loss": "every exp(50ms), back after exp(20ms), notice 5ms, floor 2"},
+    "everything": {
+        "compute": "(2ms + 4ms/sample) * lognormal(1,0.5)",
+        "speed": "2x@0",
+        "nodes": 2,
+        "cores": 1,
+        "server": FAIR,
+        "loss": "every exp(90ms), back after exp(20ms)@1-3",
+        "slow": "3x for exp(20ms) every exp(50ms)",
+        "latency": "1ms",
+        "service": "exponential(1ms)",
+        "link": {"between": "1ms"},
+    },
+}
+CASES |= {f"asgd, {part}": (NOISY, lambda: ASGD(MOMENTUM), cluster(4, **values)) for part, values in PARTS.items()}
+CASES |= {f"sync, {part}": (NOISY, lambda: Sync(SGD), cluster(4, **values)) for part, values in PARTS.items()}
 EVENTS_OF_A_CASE = 90
 
 
@@ -127,7 +155,7 @@ def test_a_restored_simulator_goes_on_with_the_same_bits(name):
         assert state(sim) == expected, f"restored after events {cuts}"
 
 
-@pytest.mark.parametrize("name", ["asgd, queue and link", "sync", "asgd, losses and joins"])
+@pytest.mark.parametrize("name", ["asgd, queue and link", "sync", "asgd, losses and joins", "asgd, everything"])
 def test_a_restored_simulator_goes_on_after_every_single_event(name):
     task, solver, machines = CASES[name]
     whole = build(task(), solver(), machines, seed=2)

@@ -38,6 +38,17 @@ class Spent(Struct):
             setattr(self, name, max(0.0, getattr(self, name)))
 
 
+class SpentThere(Spent):
+    """Where the seconds of the workers of one machine went."""
+
+    machine: Name = ""
+    workers: Count = 0
+
+    def __post_init__(self) -> None:
+        for name in Spent.__struct_fields__:
+            setattr(self, name, max(0.0, getattr(self, name)))
+
+
 class Summary(Struct, kw_only=True):
     """What a run came to; what it has no number for is None."""
 
@@ -71,6 +82,7 @@ class Summary(Struct, kw_only=True):
     communicating_share: Share | None = None
     idle_share: Share | None = None
     per_worker: list[Spent] = []
+    per_machine: list[SpentThere] = []
     server_busy_share: Number | None = None
     server_queued_seconds: Number | None = None
     bytes: Count | None = None

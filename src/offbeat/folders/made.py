@@ -23,20 +23,26 @@ _RESULTS = {
     "partition.json",
     "evaluation.json",
     "vocabulary.txt",
+    "wish.json",
+    "answer.json",
 }
+_UNFINISHED = {"checkpoint.safetensors", "wish.json", "answer.json"}
 _BESIDE = {"tags.json", "lock"}
 """They belong to the folder, and stay when a run begins anew."""
-_PARTS, _SAVES = "parts", "saves"
+PARTS, SAVES = "parts", "saves"
 _PART = re.compile(r"(?:trace|arrivals)-(\d{6,18})\.parquet")
 _SAVE = re.compile(r"\d{6,18}\.safetensors")
 _NAMES = "|".join(re.escape(name) for name in sorted(_RESULTS | _BESIDE))
+RESULTS = "results.parquet"
+"""The table of many runs, in the folder that holds theirs."""
+_HALF_RESULTS = re.compile(rf"\.{re.escape(RESULTS)}\.\d+\.tmp")
 _HALF = re.compile(rf"\.(?:{_NAMES}|{_PART.pattern}|{_SAVE.pattern})\.\d+\.tmp|\.tmp\w{{6}}")
 """What a killed writer leaves: ours, and that of safetensors in older folders."""
 
 
 def refuse_links(folder: Path) -> None:
     """Nothing is written or deleted where a link points to."""
-    for name in (_PARTS, _SAVES):
+    for name in (PARTS, SAVES):
         refuse_link(folder / name)
 
 
@@ -55,28 +61,33 @@ def drop_checkpoint(folder: Path) -> None:
 def clear(folder: Path) -> None:
     """Forgets what the run before left, when run.json is of another one already."""
     _delete(p for p in _made(folder) if p.name not in _BESIDE and p.name != "run.json")
-    for name in (_PARTS, _SAVES):
+    for name in (PARTS, SAVES):
         delete_empty(folder / name)
 
 
 def tidy(folder: Path) -> None:
     """Deletes what only an unfinished run needs."""
     refuse_links(folder)
-    _delete(_inside(folder, _PARTS, _PART))
-    _delete(p for p in _files(folder / _SAVES) if _HALF.fullmatch(p.name))
-    _delete(p for p in _files(folder) if p.name == "checkpoint.safetensors" or _HALF.fullmatch(p.name))
-    delete_empty(folder / _PARTS)
+    _delete(_inside(folder, PARTS, _PART))
+    _delete(p for p in _files(folder / SAVES) if _HALF.fullmatch(p.name))
+    _delete(p for p in _files(folder) if p.name in _UNFINISHED or _HALF.fullmatch(p.name))
+    delete_empty(folder / PARTS)
+
+
+def tidy_results(folder: Path) -> None:
+    """Deletes what a killed writer of the table of many runs has left."""
+    _delete(p for p in _files(folder) if _HALF_RESULTS.fullmatch(p.name))
 
 
 def drop_parts(folder: Path, keep: int) -> None:
     """Deletes the parts of the trace that are newer than a checkpoint after so many."""
-    found = ((p, _PART.fullmatch(p.name)) for p in _inside(folder, _PARTS, _PART))
+    found = ((p, _PART.fullmatch(p.name)) for p in _inside(folder, PARTS, _PART))
     _delete(p for p, part in found if part is None or int(part[1]) >= keep)
 
 
 def drop_saves(folder: Path, keep: int) -> None:
     """Deletes the snapshots that are newer than a checkpoint after so many."""
-    found = _inside(folder, _SAVES, _SAVE)
+    found = _inside(folder, SAVES, _SAVE)
     _delete(p for p in found if not _SAVE.fullmatch(p.name) or int(p.stem) >= keep)
 
 
@@ -85,19 +96,33 @@ def remove(folder: Path) -> None:
     found = _made(folder)
     _delete(p for p in found if p.name != "run.json")  # which makes it a run, and goes last
     _delete(p for p in found if p.name == "run.json")
-    for path in (folder / _PARTS, folder / _SAVES, folder):
+    for path in (folder / PARTS, folder / SAVES, folder):
         delete_empty(path)
+
+
+def files(folder: Path) -> list[str]:
+    """All that a run made and has not deleted, by their names in the folder; a half-written file is none."""
+    found = (str(p.relative_to(folder)) for p in _made(folder))
+    return [name for name in found if is_made(name)]
+
+
+def is_made(name: str) -> bool:
+    """Whether a run makes a file of this name."""
+    inside, _, last = name.rpartition("/")
+    if inside:
+        return bool({PARTS: _PART, SAVES: _SAVE}[inside].fullmatch(last)) if inside in (PARTS, SAVES) else False
+    return name in _RESULTS
 
 
 def saves(folder: Path) -> list[str]:
     """The snapshots along the way, in order, by their names in the folder."""
     refuse_links(folder)
-    return sorted(f"{_SAVES}/{p.name}" for p in _files(folder / _SAVES) if _SAVE.fullmatch(p.name))
+    return sorted(f"{SAVES}/{p.name}" for p in _files(folder / SAVES) if _SAVE.fullmatch(p.name))
 
 
 def _made(folder: Path) -> list[Path]:
     here = [p for p in _files(folder) if p.name in _RESULTS | _BESIDE or _HALF.fullmatch(p.name)]
-    return [*_inside(folder, _PARTS, _PART), *_inside(folder, _SAVES, _SAVE), *here]
+    return [*_inside(folder, PARTS, _PART), *_inside(folder, SAVES, _SAVE), *here]
 
 
 def _inside(folder: Path, name: str, pattern: re.Pattern[str]) -> list[Path]:

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from offbeat.core.errors import StoreError
 from offbeat.core.legible import legible
+from offbeat.core.shares import ENTRIES
 from offbeat.core.trace import APPLIED, CANCELLED, IN_FLIGHT, LOST, RECEIVED, REFUSED, Row
 from offbeat.core.units import format_size
 from offbeat.folders.limits import (
@@ -46,7 +47,7 @@ _TYPES: Mapping[str, pa.DataType] = {
 TRACE = pa.schema([(name, _TYPES[name]) for name in Row._fields])
 ARRIVALS = pa.schema([("time", pa.float64()), ("what", pa.string()), ("worker", pa.int32()), ("number", pa.int64())])
 _OUTCOMES = (APPLIED, REFUSED, LOST, CANCELLED, IN_FLIGHT, RECEIVED)
-_HAPPENINGS = ("begin", "join", "lost", "work", "call", "cancelled")
+_HAPPENINGS = ("begin", "join", "lost", "work", "call", "cancelled", *ENTRIES)
 _WIDTH = 8
 """Bytes of one value in memory."""
 
@@ -137,6 +138,8 @@ def _rows(table: pa.Table) -> pa.Table:
     for name in ("samples", "version_read", "version_applied", "draw"):
         _within(table, name, -1, MOST_EXACT)
     _within(table, "staleness", -MOST_EXACT, MOST_EXACT)
+    # Some that were lost are less than 0 in runs of older versions, on a shared vector.
+    _within(table.filter(table["applied"]), "staleness", 0, MOST_EXACT)
     _among(table, "outcome", _OUTCOMES)
     return table
 

@@ -15,7 +15,7 @@ Tags = Annotated[list[Tag], Meta(max_length=MOST_TAGS)]
 _Label = int | Name
 
 
-class Partition(Struct, omit_defaults=True):
+class PartitionNote(Struct, omit_defaults=True):
     """partition.json: how many samples each worker has and, where there are labels, of which."""
 
     partition: Name = ""
@@ -80,7 +80,7 @@ def read_tags(folder: Path) -> list[str]:
 
 def read_partition(folder: Path) -> dict[str, Any]:
     """Empty where the task has no dataset."""
-    return _plain(folder, "partition.json", Partition)
+    return _plain(folder, "partition.json", PartitionNote)
 
 
 def read_evaluation(folder: Path) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def read_evaluation(folder: Path) -> dict[str, Any]:
     return _plain(folder, "evaluation.json", Evaluation)
 
 
-class Landscape(Struct, kw_only=True):
+class LandscapeNote(Struct, kw_only=True):
     """landscape.json: how the grid and the paths beside it were made."""
 
     key: Name = ""

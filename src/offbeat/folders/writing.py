@@ -12,6 +12,23 @@ from typing import BinaryIO
 from offbeat.core.errors import StoreError
 from offbeat.folders.opening import refuse_link
 
+_followers: list[Callable[[str, Path], None]] = []
+
+
+@contextmanager
+def followed(tell: Callable[[str, Path], None]) -> Iterator[None]:
+    """Meanwhile, `tell` hears of all that was done, in order: "write", "delete" or "delete folder", and where."""
+    _followers.append(tell)
+    try:
+        yield
+    finally:
+        _followers.remove(tell)
+
+
+def _tell(what: str, path: Path) -> None:
+    for tell in _followers:
+        tell(what, path)
+
 
 @contextmanager
 def told(what: str, path: Path) -> Iterator[None]:
@@ -44,6 +61,7 @@ def write_file(path: Path, write: Callable[[BinaryIO], object]) -> None:
                 os.unlink(beside)
             raise
         _settle(path.parent)
+    _tell("write", path)
 
 
 def write_inside(folder: Path, name: str, write: Callable[[BinaryIO], object]) -> None:
@@ -60,12 +78,14 @@ def delete(path: Path) -> None:
     """A file, or a link itself; nothing where there is none."""
     with told("delete", path), suppress(FileNotFoundError):
         os.unlink(path)
+    _tell("delete", path)
 
 
 def delete_empty(folder: Path) -> None:
     """A folder in which nothing is left; whatever else it holds is not ours."""
     with suppress(OSError):
         os.rmdir(folder)
+    _tell("delete folder", folder)
 
 
 def _settle(folder: Path) -> None:

@@ -1,8 +1,8 @@
 """One run, from plan to folder."""
 
 import json
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -14,18 +14,21 @@ import pyarrow as pa
 
 from offbeat.core.bits import usual_torch
 from offbeat.core.errors import ConfigError, OffbeatError, StoreError
+from offbeat.core.legible import legible
 from offbeat.core.task import Point
 from offbeat.engines.protocol import Engine
+from offbeat.engines.real.control import RealEngine
 from offbeat.folders.description import UNFINISHED, Description
 from offbeat.folders.opening import there
 from offbeat.lab.engines import ForTests, build_engine, entry
+from offbeat.lab.runs.another_number import WishDesk
 from offbeat.lab.runs.conditions import cores, interruptible
 from offbeat.lab.runs.folder import Folder, metrics_table, trace_table, versions
 from offbeat.lab.runs.plan import Plan
 from offbeat.lab.runs.ready import check, try_out
 from offbeat.lab.runs.result import Run
 from offbeat.lab.runs.summary import summary
-from offbeat.lab.runs.trust import signature
+from offbeat.lab.runs.trust import named_code, signature
 from offbeat.lab.watch import Watch, diagnose, ratio
 
 
@@ -52,11 +55,14 @@ def execute(
     Ctrl-C ends it with the status "interrupted"; with `pass_on` it is raised as well, when everything is saved.
     """
     check_pool(pool)
+    callbacks = list(callbacks)
+    ours = not callbacks and not named_code(plan.config) and plan.config.get("from") != "python"
 
     def run(folder: Folder | None, resume: Description | None) -> Run:
         engine = partial(build_engine, plan, cores() if pool is None else pool, for_tests or ForTests())
         watch = partial(Watch, callbacks=callbacks, checkpoint_seconds=checkpoint_seconds, progress=progress)
-        done, interrupted = _run(plan, engine, watch, folder, resume)
+        with _told_of_a_checkpoint(out) if resume is not None and ours else nullcontext():
+            done, interrupted = _run(plan, engine, watch, folder, resume)
         if interrupted and pass_on:
             kept = "interrupted" if out is None else f"interrupted; {out} is saved, and the same call goes on"
             raise KeyboardInterrupt(kept)
@@ -85,6 +91,21 @@ def execute(
         return run(folder, resume)
     finally:
         folder.release()
+
+
+@contextmanager
+def _told_of_a_checkpoint(out: Path | None) -> Iterator[None]:
+    """A tree that was made to be wrong may be so only in use. Where all code is ours, that is one line, too."""
+    try:
+        yield
+    except OffbeatError:
+        raise
+    except Exception as e:
+        said = legible(f"{type(e).__name__}: {e}".splitlines()[0])[:300]
+        raise StoreError(
+            f"{out} went wrong after it was resumed ({said}): its checkpoint.safetensors is damaged or of another run, "
+            "or this is a defect of offbeat; --again starts the run anew"
+        ) from e
 
 
 def _check_same(plan: Plan, info: Description, out: Path, again: bool) -> None:
@@ -136,6 +157,8 @@ def _run(
         info |= {"versions": resume.versions, "created": resume.created}
     with usual_torch():
         engine = build()
+        if folder is not None and isinstance(engine, RealEngine):
+            engine.look_for_wishes = WishDesk(folder.path, engine).look
         watch = watching(plan, engine, folder)
         begun = False
         try:
@@ -194,7 +217,7 @@ def _close(plan: Plan, engine: Engine, watch: Watch, folder: Folder | None, info
         watch.why = f"{watch.why}; {why}" if watch.why else why
     if folder is not None:
         _write_results(plan, engine, watch, folder)
-        info = {**info, "task": plan.task.describe(), "ended": _now()}  # with what was found out on the way
+        info = {**info, "task": watch.about_task, "ended": _now()}
     run = _written(plan, engine, watch, folder, info, status)
     if folder is not None:
         folder.tidy()

@@ -93,6 +93,7 @@ class Folder:
 
     def begin(self, info: Mapping[str, Any]) -> None:
         """A new run, whatever was here. Killed at any point of this, it is the old run or the new one."""
+        self._hold.refuse_another()
         if anew := self.exists():
             made.drop_checkpoint(self.path)
         self.write(info)
@@ -128,6 +129,7 @@ class Folder:
         for number in range(parts):
             if not there(self.path, _part("trace", number)):
                 raise StoreError(f"{self.path} has lost {_part('trace', number)}, a piece of its trace")
+        self._hold.refuse_another()
         made.drop_parts(self.path, parts)
         made.drop_saves(self.path, saves)
 
@@ -160,10 +162,12 @@ class Folder:
         self._write(name, lambda file: file.write(save(own, metadata={"offbeat": note or "{}"})))
 
     def _write(self, name: str, write: Any) -> None:
+        self._hold.refuse_another()
         write_inside(self.path, name, write)
 
     def tidy(self) -> None:
         """Deletes what only an unfinished run needs."""
+        self._hold.refuse_another()
         made.tidy(self.path)
 
 

@@ -16,6 +16,7 @@ from offbeat.folders.writing import delete, delete_empty, make_folder
 
 _SHORT = 1000
 """Bytes of a lock file that somebody reads."""
+_TRIES = 10
 
 
 class _Holder(Struct):
@@ -29,11 +30,28 @@ class Hold:
     def __init__(self, folder: Path) -> None:
         self._folder, self._path = folder, folder / "lock"
         self._file: int | None = None
+        self._place: tuple[int, int] | None = None
 
     def take(self) -> None:
         """Makes the folder and locks it; a StoreError says who has it."""
         if self._folder.exists() and not self._folder.is_dir():
             raise StoreError(f"cannot write to {self._folder}: it is a file, and a run needs a folder")
+        for _ in range(_TRIES):
+            file = self._made_and_locked()
+            with suppress(FileNotFoundError):
+                place = _place(self._folder)
+                if _place(self._path) == _identity(os.fstat(file)):
+                    break
+            os.close(file)  # whoever had it before us deleted it, with the folder, as nothing was begun there
+        else:
+            raise StoreError(f"cannot write to {self._folder}: it has gone")
+        self._file, self._place = file, place
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        with suppress(OSError):  # on a full disk, others are told less
+            os.ftruncate(file, 0)
+            os.pwrite(file, json.dumps({"pid": os.getpid(), "since": now}).encode(), 0)
+
+    def _made_and_locked(self) -> int:
         make_folder(self._folder)
         try:
             file = self._open(os.O_RDWR | os.O_CREAT)
@@ -43,11 +61,7 @@ class Hold:
             said = _holder(file, self._path)
             os.close(file)
             raise StoreError(f"{self._folder} is in use: {said}")
-        self._file = file
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        with suppress(OSError):  # on a full disk, others are told less
-            os.ftruncate(file, 0)
-            os.pwrite(file, json.dumps({"pid": os.getpid(), "since": now}).encode(), 0)
+        return file
 
     def release(self) -> None:
         """Lets go; a folder in which nothing was begun is not left behind."""
@@ -56,11 +70,27 @@ class Hold:
         with suppress(OSError):
             os.ftruncate(self._file, 0)
         with suppress(OSError, StoreError):
+            self.refuse_another()
             if os.listdir(self._folder) == ["lock"]:
                 delete(self._path)
                 delete_empty(self._folder)
         os.close(self._file)
         self._file = None
+
+    def __enter__(self) -> "Hold":
+        self.take()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def refuse_another(self) -> None:
+        """While it is held: a StoreError where a link or another folder has been put in its place."""
+        with suppress(OSError):  # a folder that has gone is told by whoever wants to write to it
+            if self._file is not None and _place(self._folder) != self._place:
+                raise StoreError(
+                    f"{self._folder} is another folder now than when its run began: nothing is written to it"
+                )
 
     def refuse_taken(self) -> None:
         """A StoreError where a live process has the folder."""
@@ -73,6 +103,14 @@ class Hold:
                 raise StoreError(f"{self._folder} is in use: {_holder(file, self._path)}")
         finally:
             os.close(file)
+
+    def taken(self) -> bool:
+        """Whether a live process has the folder."""
+        try:
+            self.refuse_taken()
+        except StoreError:
+            return True
+        return False
 
     def _open(self, how: int) -> int:
         """The lock file, which is nobody else's: no link, no pipe, and no second name of a file elsewhere."""
@@ -94,6 +132,15 @@ class Hold:
             os.close(file)
             raise
         return file
+
+
+def _place(folder: Path) -> tuple[int, int]:
+    """The folder or file itself, whatever it is called."""
+    return _identity(os.stat(folder))
+
+
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
 
 
 def _lock(file: int) -> bool:

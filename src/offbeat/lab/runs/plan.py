@@ -8,11 +8,12 @@ from typing import Any, Literal
 from offbeat.core.budget import Amount, Budget
 from offbeat.core.errors import ConfigError
 from offbeat.core.feed import Feed, Indices
-from offbeat.core.solver import Solver
+from offbeat.core.solver import Solver, World
 from offbeat.core.task import Task
 from offbeat.data import partitions
 from offbeat.data.balance import statistics
 from offbeat.engines.cluster import Cluster
+from offbeat.engines.running.fit import world_of
 from offbeat.lab.config import NONE, Config, Objects
 from offbeat.lab.config.ignored import refuse_ignored_with
 from offbeat.lab.config.sections import LocalConfig, RayConfig
@@ -64,8 +65,9 @@ class Plan:
         if entry(self.engine).real or amount is None or amount.unit != "seconds" or self.cluster.schedule is not None:
             return
         network = 2 * self.cluster.transfer_time(self.task.nbytes) + self.cluster.service.mean
+        network += 2 * self.task.nbytes / self.cluster.server.total
         for i in range(self.cluster.workers):
-            takes = self.cluster.compute_of(i).mean + sum(d.mean for d in self.cluster.delays_of(i)) + network
+            takes = self.cluster.mean_compute(i, self.batch) + sum(d.mean for d in self.cluster.delays_of(i)) + network
             if takes < 1e-9 * amount.count:
                 raise ConfigError(
                     f"a budget of {amount} never ends if a batch of worker {i} takes {takes:g} s: "
@@ -85,6 +87,10 @@ class Plan:
             growth=self.batch_growth,
         )
 
+    def world(self) -> World:
+        """What its rule may know of its surroundings."""
+        return world_of(self.cluster, self.task, self.feed(), self.seed, self.local.start)
+
     @cached_property
     def shards(self) -> list[Indices] | None:
         """Each worker's own samples; None where everybody draws from everything."""
@@ -93,7 +99,7 @@ class Plan:
             return None
         least = self.batch if self.sampling == "shuffled" else 1
         labels = getattr(self.task, "labels", None)
-        return divide(partitions.Pool(self.task.size, self.cluster.workers, self.seed, least, labels))
+        return divide(partitions.Stock(self.task.size, self.cluster.workers, self.seed, least, labels))
 
     def balance(self) -> dict[str, Any] | None:
         """What `partition.json` says: sizes, label histograms, skew; None where there is no dataset."""

@@ -9,7 +9,6 @@ from offbeat.core.bits import usual_torch
 from offbeat.core.errors import ConfigError
 from offbeat.core.memory import require
 from offbeat.core.units import counted, format_size
-from offbeat.engines.running.fit import world_of
 from offbeat.lab.engines import check_fit, entry
 from offbeat.lab.runs.plan import Plan
 from offbeat.lab.watch.evaluation import check_first
@@ -31,15 +30,14 @@ def check(plan: Plan) -> None:
         workers = counted(plan.cluster.workers, "simulated worker")
         what = f"{workers} of {plan.solver_name} with vectors of {format_size(plan.task.nbytes)}"
         require(bytes_needed(plan), what, "use fewer workers or, for their times alone, offbeat time")
-    world = world_of(plan.cluster, plan.task, plan.feed(), plan.seed)
-    if (reason := plan.solver.why_not(world)) is not None:
+    if (reason := plan.solver.why_not(plan.world())) is not None:
         raise ConfigError(reason)
 
 
 def try_out(plan: Plan) -> None:
     """The same, and what is refused when the rule meets the task: its optimizer, row-sparse gradients."""
     check(plan)
-    world, initial = world_of(plan.cluster, plan.task, plan.feed(), plan.seed), plan.task.init(plan.seed)
+    world, initial = plan.world(), plan.task.init(plan.seed)
     plan.solver.init_server(initial.x, world)
     plan.solver.init_worker(world.present[0], initial.x, world)
 

@@ -112,7 +112,7 @@ class Run:
         score = next(
             (f", {k} {self.summary[k]:.4g}" for k in ("accuracy", "loss") if self.summary.get(k) is not None), ""
         )
-        place = "in memory" if self.path is None else str(self.path)
+        place = "in memory" if self.path is None else legible(self.path)
         said = (self.summary.get(k, "?") for k in ("solver", "task", "workers"))
         return "{} on {}, workers {}: {}{}, {}".format(*said, self.status, score, place)
 

@@ -1,6 +1,7 @@
 """What a run comes to, in one row."""
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -50,6 +51,7 @@ def summary(plan: Plan, engine: Engine, watch: Watch, status: str) -> dict[str, 
         "communicating_share": ratio(sum(w["communicating"] for w in shares), present),
         "idle_share": ratio(sum(w["waiting"] for w in shares), present),
         "per_worker": shares,
+        "per_machine": per_machine(shares, engine.machines),
         "server_busy_share": ratio(engine.served, engine.now),
         "server_queued_seconds": engine.queued,
         "bytes": engine.bytes,
@@ -58,6 +60,18 @@ def summary(plan: Plan, engine: Engine, watch: Watch, status: str) -> dict[str, 
         "lost_updates": engine.lost_updates,
         "params_sha256": params_sha256(engine.point.x),
     }
+
+
+def per_machine(shares: Sequence[Mapping[str, float]], machines: Sequence[str]) -> list[dict[str, Any]]:
+    """Where the seconds of the workers of each machine went; who moved counts where it was last."""
+    found: dict[str, dict[str, Any]] = {}
+    for share, machine in zip(shares, machines, strict=False):
+        if machine:
+            mine = found.setdefault(machine, {"machine": machine, "workers": 0, **dict.fromkeys(share, 0.0)})
+            mine["workers"] += 1
+            for name, seconds in share.items():
+                mine[name] += seconds
+    return [found[machine] for machine in sorted(found)]
 
 
 def params_sha256(x: torch.Tensor) -> str:

@@ -1,10 +1,12 @@
 """Whose folder it is: code that a folder names runs only if this user made the folder here, or says that it may.
 
-A run whose configuration names code (`package.module:name`) is signed when it begins: HMAC-SHA256 over the
-configuration and the files in which its code was found, with a key that lies in the user's state directory
-(`$XDG_STATE_HOME/offbeat/key`, else `~/.local/state/offbeat/key`; 32 random bytes that nobody else can read). A folder
-from elsewhere has no valid signature, because whoever made it does not have the key; and one of the user's own that
-comes back with another configuration, or beside other code, has none either.
+So with a cluster that it names: whoever answers there is handed the token of one's own, and sends what is unpickled.
+
+A run whose configuration names code (`package.module:name`), or a Ray at an address, is signed when it begins:
+HMAC-SHA256 over the configuration and the files in which its code was found, with a key that lies in the user's state
+directory (`$XDG_STATE_HOME/offbeat/key`, else `~/.local/state/offbeat/key`; 32 random bytes that nobody else can read).
+A folder from elsewhere has no valid signature, because whoever made it does not have the key; and one of the user's own
+that comes back with another configuration, or beside other code, has none either.
 """
 
 import hashlib
@@ -38,6 +40,13 @@ def named_code(config: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
+def named_cluster(config: Mapping[str, Any]) -> str | None:
+    """The address of the Ray that a run would connect with; none where this machine itself knows which."""
+    section = config.get("ray") if config.get("engine") == "ray" else None
+    address = section.get("address") if isinstance(section, Mapping) else None
+    return None if address in (None, "auto", "local") else str(address)
+
+
 def place_of(name: str) -> str:
     """The file or folder in which Python would look for `package.module:name`; nothing is imported to find out."""
     stand_here()
@@ -54,23 +63,40 @@ def place_of(name: str) -> str:
 
 
 def signature(config: Mapping[str, Any]) -> str | None:
-    """That this user makes a run of this configuration here; None where it names no code, or there is no key."""
+    """That this user makes a run of this configuration here; None where it names nothing, or there is no key."""
     code = named_code(config)
-    key = _key(make=True) if code else None
+    key = _key(make=True) if code or named_cluster(config) else None
     return None if key is None else _sign(key, config, code)
 
 
-def check_trusted(run: RunFiles, trust: bool) -> None:
-    """Before anything of a folder's configuration is built: an error says what would be imported, and from where."""
-    code = named_code(run.config)
-    if not code or trust:
+def signed_here(run_json: bytes, asked: Mapping[str, Any]) -> bytes:
+    """run.json of a run that another machine made because we asked for it: signed with this user's key.
+
+    Only if it names the code, and the cluster, that we asked for.
+    """
+    found = json.loads(run_json)
+    names = [(named_code(config), named_cluster(config)) for config in (found["config"], asked)]
+    if found.get("signature") is None or names[0] != names[1]:
+        return run_json
+    return (json.dumps({**found, "signature": signature(found["config"])}, indent=2) + "\n").encode()
+
+
+def check_trusted(run: RunFiles, trust: bool, *, connects: bool = False) -> None:
+    """Before anything of a folder's configuration is built: an error says what would be imported, and from where.
+
+    `connects`: whether the engine is going to be built, too.
+    """
+    code, cluster = named_code(run.config), named_cluster(run.config) if connects else None
+    if trust or not (code or cluster):
         return
     key = _key(make=False)
     if key is not None and hmac.compare_digest(_sign(key, run.config, code), run.info.signature or ""):
         return
-    would = ", ".join(f"{what} {name} ({place_of(name)})" for what, name in code.items())
+    would = [f"import {', '.join(f'{what} {name} ({place_of(name)})' for what, name in code.items())}"] if code else []
+    would += [f"connect with Ray at {cluster}"] if cluster else []
+    names = " and ".join(n for n, there in (("code", code), ("a cluster", cluster)) if there)
     raise StoreError(
-        f"{run.path} names code and was not made by you, here, with it: it would import {legible(would)}; "
+        f"{run.path} names {names} and was not made by you, here, with it: it would {legible(' and '.join(would))}; "
         "if you trust that, say --trust (in Python: trust=True)"
     )
 
