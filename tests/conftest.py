@@ -1,5 +1,7 @@
 """What every test is given: one thread, and one process that starts others."""
 
+import sys
+
 import pytest
 import torch
 
@@ -44,6 +46,23 @@ def crew():
     made = Crew(CREW, RayOptions())
     yield made
     made.close()
+
+
+@pytest.fixture
+def shell(capsys, monkeypatch, tmp_path):
+    """The command line in this process, in an empty folder: its exit code, what it prints, and what it complains."""
+    from offbeat import cli
+
+    monkeypatch.chdir(tmp_path)
+
+    def run(*args: object) -> tuple[int, str, str]:
+        capsys.readouterr()
+        monkeypatch.setattr(sys, "argv", ["offbeat", *map(str, args)])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        return int(stop.value.code or 0), *capsys.readouterr()
+
+    return run
 
 
 @pytest.fixture

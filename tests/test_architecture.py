@@ -111,6 +111,13 @@ def test_a_file_s_name_says_what_it_is():
     assert not twice, f"more than one file is called {', '.join(sorted(twice))}"
 
 
+def test_a_class_s_name_says_what_it_is():
+    """One name, one thing: also where nobody would import both."""
+    made = [n.name for f in FILES for n in ast.parse(f.read_text(encoding="utf-8")).body if isinstance(n, ast.ClassDef)]
+    twice = {name for name, n in Counter(made).items() if n > 1 and not name.startswith("_")}
+    assert not twice, f"more than one class is called {', '.join(sorted(twice))}"
+
+
 @pytest.mark.parametrize("path", [f for f in FILES if package(f) == "report"], ids=lambda p: p.name)
 def test_reports_read_files_and_know_neither_torch_nor_engines(path):
     roots = {name.split(".")[0] for name in imports(path)}

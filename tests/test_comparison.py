@@ -11,7 +11,7 @@ from offbeat import cli, terminal
 from offbeat.core.budget import Target
 from offbeat.core.errors import ConfigError
 from offbeat.folders.run_files import RunFiles
-from offbeat.lab.studies.compare import Line, Spread
+from offbeat.lab.studies.compare import SolverLine, Spread
 from offbeat.report.figures import comparison
 
 
@@ -83,7 +83,9 @@ def line(solver, time, over, up, **options):
         "seconds": some,
         "statuses": {"done": 3},
     }
-    return Line(solver=solver, workers=4, seeds=3, time_to_target=time, speed_up=up, over=over, **(values | options))
+    return SolverLine(
+        solver=solver, workers=4, seeds=3, time_to_target=time, speed_up=up, over=over, **(values | options)
+    )
 
 
 def table_of(capsys, lines, target):

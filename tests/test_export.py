@@ -16,7 +16,7 @@ from offbeat.report.draw import as_matplotlib
 from offbeat.report.draw.figure import Figure
 from offbeat.report.export import save_figures, save_tables
 from offbeat.report.figures import spacetime, workers
-from offbeat.report.figures.gallery import View
+from offbeat.report.figures.gallery import FigureView
 from offbeat.report.groups import group
 
 
@@ -183,7 +183,7 @@ def test_the_timeline_agrees_with_the_books_of_the_engine(tmp_path):
         assert (drawn["delayed"] > 0) == (a.worker == 1)
         # What was under way when the run ended is not known to have arrived: at most one message each.
         assert drawn["communicating"] == pytest.approx(booked["communicating"], abs=4.1e-3)
-    shown = next(iter(workers.timeline(View(group([files]))).views.values()))
+    shown = next(iter(workers.timeline(FigureView(group([files]))).views.values()))
     assert {m.name: m.colour for m in shown.marks}["delayed"] == "@delayed"
 
 

@@ -13,6 +13,8 @@ from torch import nn
 import offbeat
 from offbeat import cli
 from offbeat.lab.config.sources import sources
+from offbeat.lab.studies import comparing
+from offbeat.lab.studies.sweep import plan_sweep
 
 TASK = """
     import torch
@@ -211,3 +213,23 @@ def test_python_says_so_too(here, capsys):
     run = offbeat.train("quadratic", budget="20updates")
     assert run.shown
     assert re.search(SAID + "again=True", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("more", [{}, {"data.validation": 0.25}])
+def test_cells_of_comparisons_and_sweeps_are_the_runs_that_their_words_alone_would_be_data_included(
+    folder_of, here, more
+):
+    """The folder of `offbeat run` has its address as its name; cells with the same words must have the same one."""
+    write(here / "fact.py", TASK.format(imports="", slope="torch.tensor(float(open('slope.txt').read()))"))
+    values = {"task": {"name": "fact:task"}, "data": {"batch": 8}, "budget": {"epochs": 2}}
+    words = [word for key, value in more.items() for word in ("--set", f"{key}={value}")]
+    for slope in ("3", "300"):
+        write(here / "slope.txt", slope)
+        alone = [Path(folder_of("fact:task", "--set", f"seed={seed}", *words)).name for seed in (0, 1)]
+        compared = comparing.plan(values, ["asgd"], 2, None, None, more)
+        swept = plan_sweep(
+            {**values, "sweep": {"grid": {k: [v] for k, v in more.items()} or {"solver.name": ["asgd"]}, "seeds": 2}},
+            None,
+            "grid",
+        )
+        assert [c.address for c in compared.cells] == [c.address for c in swept.cells] == alone

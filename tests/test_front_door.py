@@ -14,6 +14,8 @@ from torch import nn
 import offbeat
 from offbeat import cli
 from offbeat.core.errors import ConfigError
+from offbeat.lab.engines import entry
+from offbeat.solvers import solver_class
 
 ADDING = Path(__file__).parent.parent / "docs" / "adding.md"
 
@@ -21,6 +23,12 @@ ADDING = Path(__file__).parent.parent / "docs" / "adding.md"
 @pytest.fixture(autouse=True)
 def _here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+
+
+def test_report_is_a_function_whether_or_not_its_package_was_imported():
+    code = "import inspect, offbeat; first = offbeat.report; import offbeat.report.pages.build as b; "
+    code += "assert first is b.report and inspect.signature(offbeat.report) == inspect.signature(first)"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_importing_offbeat_loads_nothing_heavy():
@@ -142,11 +150,34 @@ def test_a_missing_extra_is_named_before_anything_runs(monkeypatch):
 
 @pytest.mark.parametrize(
     ("typed", "meant"),
-    [("async", "asgd"), ("hogwild!", "hogwild"), ("synchronous", "sync"), ("gossip", "ad-psgd"), ("ddp", "allreduce")],
+    [
+        ("async", "asgd"),
+        ("ASGD", "asgd"),
+        ("hogwild!", "hogwild"),
+        ("synchronous", "sync"),
+        ("gossip", "ad-psgd"),
+        ("ddp", "allreduce"),
+    ],
 )
 def test_other_names_of_a_solver_lead_to_it(typed, meant):
     with pytest.raises(ConfigError, match=f"unknown solver '{typed}' .did you mean '{meant}'"):
         offbeat.train("quadratic", typed)
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("learning_rate", "lr"), ("workers", "cluster"), ("epochs", "budget")])
+def test_other_names_of_an_argument_lead_to_it(typed, meant):
+    with pytest.raises(ConfigError, match=f"unknown argument of train '{typed}' .did you mean '{meant}'"):
+        offbeat.train("quadratic", **{typed: 2})
+
+
+def test_an_engine_whose_extra_is_missing_names_it_and_is_listed_with_that_reason(monkeypatch):
+    import importlib.util
+
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "zmq" else find(name, *a))
+    with pytest.raises(ConfigError, match=r"ray engine .* needs zmq: pip install 'offbeat\[ray\]'"):
+        offbeat.train("quadratic", engine="ray", budget="5updates", out=False)
+    assert entry("ray").why_not(solver_class("asgd")) == "it needs zmq: pip install 'offbeat[ray]'"
 
 
 def test_one_worker_is_one_worker(monkeypatch, capsys):

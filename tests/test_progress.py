@@ -78,3 +78,15 @@ def test_a_run_shows_a_small_table_and_a_curve():
     assert heights[0] < heights[-1], "a loss that falls goes down on the screen"
     assert len(shown) < 2000
     assert str(run).startswith("asgd on quadratic, workers 2: done, loss ")
+
+
+def test_a_comparison_shows_that_it_has_begun_before_its_first_process_has_started(notebook):
+    with progress.cells_progress("comparing", [SimpleNamespace(share=0.0, outcome=None)] * 2):
+        assert "0%  0/2 runs" in notebook[-1]
+
+
+def test_the_clock_alone_shows_shares_as_percentages_in_a_notebook_as_on_a_terminal():
+    found = offbeat.time(["sync", "asgd"], 2, compute=["1s", "2s@0"], service="0s", budget="100s", progress=False)
+    shown = found._repr_html_()
+    assert [f"{s['idle_share']:.1%}" in shown for s in found.summaries] == [True, True]
+    assert "25.0%" in shown, "of two workers in step one waits for half of the time"

@@ -21,17 +21,17 @@ from offbeat.report.draw import style
 from offbeat.report.draw.as_plotly import resolve, spec
 from offbeat.report.draw.figure import Axis, Chart, Figure, Heat, Line, Surface
 from offbeat.report.figures import curves, delay_histogram, gallery, grids, scaling, workers
-from offbeat.report.figures.gallery import View
+from offbeat.report.figures.gallery import FigureView
 from offbeat.report.groups import group
 from offbeat.report.notebook import Plots
 from offbeat.report.numbers import normal_share
 from offbeat.report.pages import several, single
-from offbeat.report.pages.build import build
+from offbeat.report.pages.build import build, report
 from offbeat.report.pages.outcomes import outcomes
 from offbeat.report.pages.page import FLAT, Page, Section
 from offbeat.report.read import load
 from offbeat.report.tables import Table
-from offbeat.report.targets import time_to
+from offbeat.report.targets import find_target, time_to
 
 
 def runs_of(tmp_path, **by_solver):
@@ -246,7 +246,7 @@ def test_speed_up_is_against_plain_sgd_and_efficiency_is_its_share(tmp_path):
     for w, seconds in ((2, 8.0), (4, 4.0), (8, 3.0)):
         make(tmp_path / f"w{w}", solver="asgd", workers=w, seconds=seconds, target="accuracy=0.9")
     groups = group(find([tmp_path]))
-    up, share = scaling.speed_up(View(groups, offbeat.Target.parse("accuracy=0.9")))
+    up, share = scaling.speed_up(FigureView(groups, offbeat.Target.parse("accuracy=0.9")))
     line = up.views[""].marks[0]
     assert list(line.x) == [2, 4, 8]
     assert line.y == pytest.approx([1.5, 3.0, 4.0])
@@ -266,7 +266,7 @@ def test_table_and_figure_take_speed_up_over_the_same_row_and_say_which(tmp_path
     (column,) = [i for i, name in enumerate(table.columns) if name == f"speed-up over {over}"]
     shown = [row[column] for row in table.rows]
     assert shown == (["1.00×", "1.50×", "3.00×", "4.00×"] if plain_arrives else [None, "1.00×", "2.00×", "2.67×"])
-    up, share = scaling.speed_up(View(groups, target))
+    up, share = scaling.speed_up(FigureView(groups, target))
     line, ideal = up.views[""].marks[0], up.views[""].marks[-1]
     assert [f"{v:.2f}×" for v in line.y] == shown[1:]
     assert f"against {over}" in up.caption
@@ -529,6 +529,52 @@ def test_a_run_that_has_not_ended_has_a_page_too(tmp_path):
     (path / "run.json").write_text(json.dumps(info))
     (path / "trace.parquet").unlink()
     assert "interrupted" in single.page(RunFiles.open(path)).html()
+
+
+def test_what_happened_on_the_way_is_at_the_top_of_the_page(tmp_path):
+    """Lost workers, a lost server, refused messages; of very many, the first ones and how many more."""
+    happened = [f"worker {i} was lost (signal 9); restarted" for i in range(20)]
+    for name, incidents in (("calm", []), ("few", happened[:2]), ("many", happened)):
+        path = make(tmp_path / name, solver=name)
+        info = json.loads((path / "run.json").read_text())
+        info["summary"]["incidents"] = incidents
+        (path / "run.json").write_text(json.dumps(info))
+    calm, few, many = (single.page(RunFiles.open(tmp_path / name)).warnings for name in ("calm", "few", "many"))
+    assert calm == []
+    assert few == [f"Worker {i} was lost (signal 9); restarted." for i in range(2)]
+    assert many[0] == few[0]
+    assert "12 more" in many[-1]
+    assert len(many) == 9
+    together = several.page(find([tmp_path])).warnings
+    assert [line.partition(", such as")[0] for line in together] == ["2 of 3 runs had incidents on their way"]
+
+
+def test_the_page_of_a_study_has_the_order_of_its_table_whatever_its_folders_are_called(tmp_path):
+    order = ["sync", "asgd", "Shy"]
+    for name in order:
+        make(tmp_path / f"{name}-0", solver=name)
+    rows = [{"solver": name, "seed": 0, "folder": f"elsewhere/{name}-0"} for name in order]
+    alphabetical = [row[0] for row in report(tmp_path).tables[0].rows]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "results.parquet")
+    assert alphabetical == sorted(order)
+    assert [row[0] for row in report(tmp_path).tables[0].rows] == order
+
+
+def test_a_lucky_evaluation_of_a_run_that_stalled_is_no_target(tmp_path):
+    """Two runs learn; the third was at 0.8 once, by luck, and ended where guessing is."""
+    for seed, curve in enumerate(([0.1, 0.85, 0.9], [0.1, 0.5, 0.95], [0.1, 0.8, 0.1])):
+        make(tmp_path / f"asgd-{seed}", seed=seed, accuracy=curve)
+    target, given, why = find_target(group(find([tmp_path])), None)
+    assert (target, given) == (None, False)
+    assert "1 of 3 finished runs is no better than guessing" in why
+
+
+@pytest.mark.parametrize(("why", "said"), [("interrupted", "Interrupted."), ("no power", "interrupted: no power.")])
+def test_the_page_does_not_give_the_status_as_its_own_reason(tmp_path, why, said):
+    path = make(tmp_path / "a", status="interrupted")
+    info = json.loads((path / "run.json").read_text())
+    (path / "run.json").write_text(json.dumps({**info, "why": why}))
+    assert single.page(RunFiles.open(path)).warnings == [said]
 
 
 def test_errors_are_ours(tmp_path):

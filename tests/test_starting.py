@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.core import TyperGroup
 
+from offbeat import cli
 from offbeat.cli.streams import is_output
 
 OFFBEAT = str(Path(sys.executable).with_name("offbeat"))
@@ -88,6 +90,24 @@ def test_a_signal_during_set_up_is_answered(tmp_path, place, number):
     finally:
         process.kill()
     assert (process.returncode, err) == (128 + number, "offbeat: interrupted\n")
+
+
+def test_a_signal_before_a_command_has_begun_is_answered(monkeypatch, capsys):
+    """While its words are read, which takes a moment on a busy machine."""
+
+    def late(*_, **__):
+        signal.raise_signal(signal.SIGTERM)
+
+    before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    monkeypatch.setattr(TyperGroup, "make_context", late)
+    monkeypatch.setattr(sys, "argv", ["offbeat", "list", "solvers"])
+    try:
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert (end.value.code, capsys.readouterr().err) == (143, "offbeat: interrupted\n")
 
 
 def test_a_signal_while_workers_are_set_up_does_not_wait_for_all_of_them(tmp_path, monkeypatch):

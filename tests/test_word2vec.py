@@ -18,7 +18,7 @@ from offbeat.core.feed import Feed
 from offbeat.core.sparse import RowSparse, RowTable
 from offbeat.core.task import Point
 from offbeat.optim.steppers import optimizer_factory
-from offbeat.tasks.word2vec.quality import Pairs, analogies, neighbours
+from offbeat.tasks.word2vec.quality import JudgedPairs, analogies, neighbours
 from offbeat.tasks.word2vec.skipgram import Word2Vec
 
 
@@ -192,7 +192,7 @@ def test_a_batch_never_comes_without_a_pair(task):
 def test_correlation_is_spearmans_over_known_pairs(tmp_path):
     path = tmp_path / "pairs.tsv"
     path.write_text("# heading\nWord 1\tWord 2\tHuman\nA\tB\t9\nA\tC\t5\nB\tC\t1\nA\tunknown\t3\n")
-    pairs = Pairs.read(path, {"a": 0, "b": 1, "c": 2})
+    pairs = JudgedPairs.read(path, {"a": 0, "b": 1, "c": 2})
     assert pairs.total == 4
     assert len(pairs.judged) == 3
     good = np.array([[1, 0], [1, 0.1], [0.5, 0.6]], dtype=np.float32)  # cosines: ab > bc > ac

@@ -46,14 +46,22 @@ if TYPE_CHECKING:
     from offbeat.lab.api import solver as solver
     from offbeat.lab.api import task as task
     from offbeat.lab.api import train as train
+    from offbeat.lab.papers.reproducing import Reproduction as Reproduction
+    from offbeat.lab.papers.reproducing import reproduce as reproduce
+    from offbeat.lab.runs.another_number import scale as scale
     from offbeat.lab.runs.result import Run as Run
+    from offbeat.lab.studies.calibrate import Calibration as Calibration
+    from offbeat.lab.studies.calibrate import calibrate as calibrate
     from offbeat.lab.studies.clocking import Timings as Timings
     from offbeat.lab.studies.clocking import time as time
     from offbeat.lab.studies.comparing import Comparison as Comparison
     from offbeat.lab.studies.comparing import compare as compare
+    from offbeat.lab.studies.more_workers import Scaling as Scaling
     from offbeat.lab.studies.sweep import Sweep as Sweep
     from offbeat.lab.studies.sweep import sweep as sweep
     from offbeat.lab.studies.timing import simulate as simulate
+    from offbeat.lab.validation.validate import Validation as Validation
+    from offbeat.lab.validation.validate import validate as validate
     from offbeat.optim.delayed import Delayed as Delayed
     from offbeat.report.pages.build import report as report
     from offbeat.report.read import load as load
@@ -120,11 +128,16 @@ _NAMES = {
         "task",
         "train",
     ),
+    "offbeat.lab.papers.reproducing": ("Reproduction", "reproduce"),
     "offbeat.lab.runs.result": ("Run",),
+    "offbeat.lab.runs.another_number": ("scale",),
+    "offbeat.lab.studies.calibrate": ("Calibration", "calibrate"),
     "offbeat.lab.studies.clocking": ("Timings", "time"),
     "offbeat.lab.studies.comparing": ("Comparison", "compare"),
+    "offbeat.lab.studies.more_workers": ("Scaling",),
     "offbeat.lab.studies.sweep": ("Sweep", "sweep"),
     "offbeat.lab.studies.timing": ("simulate",),
+    "offbeat.lab.validation.validate": ("Validation", "validate"),
     "offbeat.optim.delayed": ("Delayed",),
     "offbeat.report.pages.build": ("report",),
     "offbeat.report.read": ("load",),

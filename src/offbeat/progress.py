@@ -33,7 +33,7 @@ class Watched(Protocol):
     def share(self) -> float: ...
 
 
-class Part(Protocol):
+class ShownRun(Protocol):
     """One run of many, as far as it is shown."""
 
     share: float
@@ -86,7 +86,7 @@ def run_progress(label: str, *, quiet: bool = False) -> Iterator[Callable[[Watch
 
 
 @contextmanager
-def cells_progress(label: str, cells: Sequence[Part], *, quiet: bool = False) -> Iterator[Callable[[], None]]:
+def cells_progress(label: str, cells: Sequence[ShownRun], *, quiet: bool = False) -> Iterator[Callable[[], None]]:
     """Progress over all cells of a sweep or comparison."""
     if quiet:
         yield lambda: None
@@ -98,7 +98,12 @@ def cells_progress(label: str, cells: Sequence[Part], *, quiet: bool = False) ->
         return f"{done}/{len(cells)} runs" + (f", {bad} not done well" if bad else "")
 
     with _shown(label) as show:
-        yield lambda: show(sum(c.share for c in cells) / len(cells), note())
+
+        def update() -> None:
+            show(sum(c.share for c in cells) / len(cells), note())
+
+        update()  # processes take a moment to start
+        yield update
 
 
 @contextmanager
@@ -115,6 +120,23 @@ def time_progress(
             show((updates if unit == "updates" else now) / count, f"{updates:,} updates  virtual {clock(now)}")
 
         yield update
+
+
+@contextmanager
+def scaling_progress(count: int, *, quiet: bool = False) -> Iterator[Callable[[str], None]]:
+    """Progress over so many simulations of the clock alone, each told by its name when it begins."""
+    if quiet or not watched():
+        yield lambda name: None
+        return
+    with _shown("timing") as show:
+        begun = 0
+
+        def begin(name: str) -> None:
+            nonlocal begun
+            show(min(1.0, begun / count), name)
+            begun += 1
+
+        yield begin
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """What a person sees at the end of a command: facts, verdicts, tables. What is shown on the way is `progress.py`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -13,7 +13,8 @@ from offbeat.progress import clock
 from offbeat.progress import console as console
 
 if TYPE_CHECKING:
-    from offbeat.lab.studies.compare import Line, Spread
+    from offbeat.lab.studies.compare import SolverLine, Spread
+    from offbeat.report.tables import Table as Written
 
 
 def show_summary(out: Console, summary: dict[str, Any]) -> None:
@@ -88,16 +89,32 @@ def show_timing(out: Console, s: dict[str, Any]) -> None:
 
 def show_timings(out: Console, found: "Sequence[dict[str, Any]]") -> None:
     """Several rules on one cluster: samples a second compare them, updates a second do not."""
+    from offbeat.lab.studies.clocking import COLUMNS, WHAT_COUNTS, legible_row
+
     table = Table(box=None, pad_edge=False)
-    for name in ("solver", "samples/s", "updates/s", "staleness", "computing", "waiting"):
+    for name in COLUMNS:
         table.add_column(name, justify="left" if name == "solver" else "right")
-    for s in found:
-        rates = [s["samples_per_virtual_second"], s["updates_per_virtual_second"], s["mean_staleness"]]
-        row = ["-" if v is None else f"{v:,.4g}" for v in rates]
-        row += ["-" if v is None else f"{v:.1%}" for v in (s["computing_share"], s["idle_share"])]
-        table.add_row(plain_text(s["solver"]), *row)
+    for summary in found:
+        table.add_row(*map(plain_text, legible_row(summary)))
     out.print(table)
-    out.print("Virtual seconds. A sample is one gradient here; an update is of one gradient or of many.", style="dim")
+    out.print(WHAT_COUNTS, style="dim")
+
+
+def show_scaling(out: Console, rows: "Sequence[Mapping[str, Any]]") -> None:
+    """Samples a virtual second of each rule, and what they are of the ideal, by the number of workers."""
+    names = list(dict.fromkeys(row["solver"] for row in rows))
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in ("workers", *names, "ideal"):
+        table.add_column(plain_text(name), justify="right")
+    by_count: dict[int, dict[str, Any]] = {}
+    for row in rows:
+        share = "" if row["efficiency"] is None else f" {row['efficiency']:4.0%}"
+        cells = by_count.setdefault(row["workers"], {"ideal": f"{row['ideal']:,.4g}"})
+        cells[row["solver"]] = f"{row['samples_per_virtual_second']:,.4g}{share}"
+    for count, cells in by_count.items():
+        table.add_row(f"{count:,}", *(plain_text(cells[name]) for name in (*names, "ideal")))
+    out.print(table)
+    out.print("Samples a virtual second, and their share of the ideal: workers that only compute.", style="dim")
 
 
 def show_best(out: Console, score: str, best: "Sequence[dict[str, Any]]") -> None:
@@ -115,7 +132,7 @@ def show_verdict(out: Console, sentences: "Sequence[str]") -> None:
         out.print()
 
 
-def show_comparison(out: Console, lines: "Sequence[Line]", target: str | None) -> None:
+def show_comparison(out: Console, lines: "Sequence[SolverLine]", target: str | None) -> None:
     """The table of a comparison. Times are those of its engine's clock."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("solver")
@@ -143,6 +160,30 @@ def show_comparison(out: Console, lines: "Sequence[Line]", target: str | None) -
             cells.append(", ".join(f"{n} {s}" for s, n in line.statuses.items()))
         table.add_row(*map(plain_text, cells))
     out.print(table)
+
+
+def show_beside(out: Console, found: "Written") -> None:
+    """A paper's table with ours after each number."""
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for n, name in enumerate(found.columns):
+        table.add_column(plain_text(name), justify="left" if n == 0 else "right")
+    for row in found.rows:
+        table.add_row(*map(plain_text, row))
+    out.print(plain_text(found.title, "bold"))
+    out.print(table)
+    out.print(plain_text(found.caption, "dim"))
+
+
+def show_claim(out: Console, row: dict[str, Any]) -> None:
+    """A claim's verdict, and the numbers that it rests on."""
+    colour = {"reproduced": "green", "not reproduced": "red", "contradicted by the paper's own table": "red"}
+    verdict = plain_text(row["verdict"], colour.get(row["verdict"], "yellow"))
+    out.print(Text.assemble("\n", verdict, plain_text(f": “{row['quote']}”")))
+    facts = [f"holds if {row['holds_if']}"]
+    facts += [] if row["own"] is None else [f"the paper's own table {row['own']:g}"]
+    facts += [f"ours {row['ours']}"] if row["ours"] else [f"ours {row['cells']} cells"] if row["cells"] else []
+    facts += [row["would_decide"]] if row["would_decide"] else []
+    out.print(plain_text(f"  {row['rule']} ({'; '.join(facts)})", "dim"))
 
 
 def _spread(value: "Spread", form: str, unit: str = "") -> str:

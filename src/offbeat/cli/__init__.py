@@ -18,11 +18,15 @@ from offbeat.cli import (
     export,
     landscape,
     lists,
+    papers,
+    proposition,
     report,
     runs,
+    scale,
     store,
     studies,
     timing,
+    validation,
 )
 from offbeat.cli.streams import is_output, lead_nowhere, open_closed_streams
 from offbeat.core.errors import OffbeatError, OffbeatWarning
@@ -38,6 +42,12 @@ class _InterruptedError(OffbeatError):
 
 class _Commands(TyperGroup):
     """Says so when Ctrl-C ends a command that has nothing to add itself; typer would end without a word."""
+
+    def make_context(self, *words: Any, **more: Any) -> Any:
+        try:
+            return super().make_context(*words, **more)
+        except KeyboardInterrupt:
+            raise _InterruptedError from None
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -77,13 +87,18 @@ def _whole(
 # One line a command, in the order of `offbeat --help`.
 app.command()(runs.run)
 app.command()(runs.resume)
+app.command()(scale.scale)
 app.command()(runs.show)
 app.command()(studies.compare)
 app.command()(studies.sweep)
 app.command()(timing.time)
+app.command()(papers.reproduce)
+app.command()(papers.claims)
+app.command()(proposition.proposition1)
 app.command()(studies.demo)
 app.command()(engines.replay)
 app.command()(engines.calibrate)
+app.command()(validation.validate)
 app.command()(report.report)
 app.command()(export.export)
 app.command()(landscape.landscape)

@@ -36,7 +36,7 @@ def neighbours(
 
 def evaluate(run: RunArg, as_json: JsonOpt = False) -> None:
     """WordSim-353 and SimLex-999 (Spearman's correlation), and analogies (share right), as far as they are here."""
-    from offbeat.tasks.word2vec.quality import Pairs, analogies, data_file
+    from offbeat.tasks.word2vec.quality import JudgedPairs, analogies, data_file
 
     words, vectors = _open(run)
     index = {w: i for i, w in enumerate(words)}
@@ -45,7 +45,7 @@ def evaluate(run: RunArg, as_json: JsonOpt = False) -> None:
         if not data_file(name).is_file():
             rows.append({"test": name, "score": None, "of": f"not here: offbeat data get {name}"})
             continue
-        pairs = Pairs.read(data_file(name), index)
+        pairs = JudgedPairs.read(data_file(name), index)
         score = None if pairs is None else pairs.correlation(vectors[pairs.rows])
         known = 0 if pairs is None else len(pairs.judged)
         rows.append({"test": name, "score": score, "of": f"{known} pairs with both words known"})

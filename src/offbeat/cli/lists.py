@@ -9,7 +9,7 @@ from offbeat.cli.options import JsonOpt, solver_names
 from offbeat.cli.output import print_rows
 from offbeat.core.errors import ConfigError, unknown
 
-LISTS = ("solvers", "tasks", "models", "engines")
+LISTS = ("solvers", "tasks", "models", "engines", "clusters")
 
 
 def list_(
@@ -18,15 +18,25 @@ def list_(
         str | None,
         typer.Option(help="of one solver: which engines run it, and why others do not", autocompletion=solver_names),
     ] = None,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="of clusters: a page with the source of every number")
+    ] = False,
     as_json: JsonOpt = False,
 ) -> None:
-    """What there is: solvers, tasks, models, engines."""
+    """What there is: solvers, tasks, models, engines, clusters."""
     from offbeat.lab.catalogue import catalogue, engines_of
 
     if what not in LISTS:
         raise unknown("list", what, LISTS)
     if why is not None and what != "solvers":
         raise ConfigError(f"--why is for a solver: offbeat list solvers --why {why}")
+    if markdown:
+        if what != "clusters":
+            raise ConfigError(f"--markdown is for clusters, got {what!r}")
+        from offbeat.lab.ready_page import markdown as page
+
+        print(page(), end="")
+        return
     rows = catalogue(what) if why is None else engines_of(why)
     if as_json:
         print(json.dumps(rows))

@@ -19,6 +19,12 @@ def task_names(incomplete: str) -> list[str]:
     return [n for n in TASKS if n.startswith(incomplete)]
 
 
+def cluster_names(incomplete: str) -> list[str]:
+    from offbeat.lab.clusters import ready_clusters
+
+    return [n for n in ready_clusters() if n.startswith(incomplete)]
+
+
 TaskArg = Annotated[
     str, typer.Argument(help="a task, package.module:factory, or a TOML file", autocompletion=task_names)
 ]
@@ -32,7 +38,7 @@ EngineOpt = Annotated[
         autocompletion=lambda incomplete: [n for n in ENGINES if n.startswith(incomplete)],
     ),
 ]
-AddressOpt = Annotated[str | None, typer.Option(help="a running Ray cluster, host:port or auto (with --engine ray)")]
+AddressOpt = Annotated[str | None, typer.Option(help="a running Ray cluster, host:port or auto")]
 WorkersOpt = Annotated[int | None, typer.Option(help="number of workers")]
 BatchOpt = Annotated[int | None, typer.Option(help="samples of one worker's mini-batch")]
 GlobalBatchOpt = Annotated[int | None, typer.Option(help="samples of a mini-batch shared by the workers")]
@@ -47,7 +53,12 @@ ComputeOpt = Annotated[
 LatencyOpt = Annotated[str | None, typer.Option(help="of one message, each way")]
 BandwidthOpt = Annotated[str | None, typer.Option(help="of a worker's link: 10Gbps")]
 ClusterOpt = Annotated[
-    str | None, typer.Option(metavar="FILE", help="a file with a [cluster] section, such as calibrate writes")
+    str | None,
+    typer.Option(
+        metavar="FILE|NAME",
+        help="a file with a [cluster] section, such as calibrate writes, or a name (offbeat list clusters)",
+        autocompletion=cluster_names,
+    ),
 ]
 DataOpt = Annotated[str | None, typer.Option(help="what the task is trained on, where it can be chosen: text8, a file")]
 TrustOpt = Annotated[
@@ -61,6 +72,10 @@ SeedOpt = Annotated[int | None, typer.Option(help="seed of everything random")]
 JsonOpt = Annotated[bool, typer.Option("--json", help="one JSON object on stdout, and nothing else there")]
 AgainOpt = Annotated[bool, typer.Option("--again", help="run anew what is already there")]
 ProcessesOpt = Annotated[int | None, typer.Option(help="runs side by side (default: all cores)")]
+OnOpt = Annotated[
+    str, typer.Option("--on", help="where runs are computed: here, or ray (simulated runs, spread over a Ray cluster)")
+]
+CpusOpt = Annotated[float | None, typer.Option(help="of the Ray cluster, for each run (with --on ray; default: 1)")]
 DryOpt = Annotated[bool, typer.Option("--dry-run", help="say what would run, with memory, disk and time")]
 
 

@@ -154,7 +154,7 @@ def resume(
     if found.config.get("from") == "python":
         raise ConfigError(f"{folder} was made by a Python script: run the script again, it goes on by itself")
     seconds = parse_duration(checkpoint_every, "--checkpoint-every")
-    check_trusted(found, trust)
+    check_trusted(found, trust, connects=True)
     _execute(make(found.config), folder, pool=pool, again=False, checkpoint_seconds=seconds, as_json=as_json)
 
 

@@ -4,6 +4,7 @@ from importlib.resources import files
 from typing import Any
 
 from offbeat.core.errors import ConfigError
+from offbeat.lab.clusters import ready_clusters
 from offbeat.lab.engines import ENGINES
 from offbeat.solvers import SOLVERS, hyper_parameters, solver_class
 from offbeat.tasks import TASKS
@@ -12,7 +13,8 @@ from offbeat.tasks.models import MODELS
 
 def catalogue(what: str) -> list[dict[str, Any]]:
     """Rows for `offbeat list`."""
-    return {"solvers": _solvers, "tasks": _tasks, "models": _models, "engines": _engines}[what]()
+    rows = {"solvers": _solvers, "tasks": _tasks, "models": _models, "engines": _engines, "clusters": _clusters}
+    return rows[what]()
 
 
 def _solvers() -> list[dict[str, Any]]:
@@ -81,3 +83,10 @@ def _models() -> list[dict[str, Any]]:
 
 def _engines() -> list[dict[str, Any]]:
     return [{"name": name, "clock": engine.clock, "what": engine.line} for name, engine in ENGINES.items()]
+
+
+def _clusters() -> list[dict[str, Any]]:
+    return [
+        {"name": r.name, "workers": r.cluster["workers"], "what": r.title, "times are for": r.model}
+        for r in ready_clusters().values()
+    ]

@@ -3,6 +3,7 @@
 A new engine is a line of `ENGINES` and a function that builds it.
 """
 
+import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -27,7 +28,7 @@ class ForTests:
 
 
 @dataclass(frozen=True)
-class Entry:
+class EngineEntry:
     """One engine."""
 
     path: str
@@ -38,9 +39,16 @@ class Entry:
     """The engine for a plan; so many threads compute or evaluate."""
     reason: "Callable[[Any, Rule, Plan | None], str | None]"
     """Why its class cannot run a rule, or a plan; None where it can."""
+    needs: tuple[str, ...] = ()
+    """Modules beyond the package itself, and """
+    extra: str = ""
+    """the extra that they come with."""
 
     def why_not(self, rule: "Rule", plan: "Plan | None" = None) -> str | None:
         """Why it cannot run this rule (as this plan has it), in words; None where it can."""
+        missing = [name for name in self.needs if importlib.util.find_spec(name) is None]
+        if missing:
+            return f"it needs {' and '.join(missing)}: pip install 'offbeat[{self.extra}]'"
         return self.reason(load_object(self.path, "engine"), rule, plan)
 
     @property
@@ -49,7 +57,7 @@ class Entry:
         return self.clock == "wall"
 
 
-def entry(name: str) -> Entry:
+def entry(name: str) -> EngineEntry:
     if name not in ENGINES:
         raise unknown("engine", str(name), ENGINES)
     return ENGINES[name]
@@ -142,6 +150,8 @@ def _real(plan: "Plan", for_tests: ForTests) -> Any:
         restarts=plan.local.restarts,
         gap=plan.gap,
         quota=plan.samples_per_worker,
+        start=plan.local.start,
+        floor=plan.local.floor or 1,
         faults=for_tests.faults,
     )
 
@@ -185,11 +195,19 @@ def _threads(plan: "Plan", threads: int, for_tests: ForTests) -> "Engine":
 
 
 ENGINES = {
-    "sim": Entry("offbeat.engines.sim:Sim", "virtual", "virtual time", _sim, _lacking),
-    "local": Entry("offbeat.engines.local:Local", "wall", "real processes", _local, _not_for_real),
-    "ray": Entry("offbeat.engines.ray.on_ray:OnRay", "wall", "the machines of a Ray cluster", _ray, _not_for_real),
-    "debug": Entry(
+    "sim": EngineEntry("offbeat.engines.sim:Sim", "virtual", "virtual time", _sim, _lacking),
+    "local": EngineEntry("offbeat.engines.local:Local", "wall", "real processes", _local, _not_for_real),
+    "ray": EngineEntry(
+        "offbeat.engines.ray.on_ray:OnRay",
+        "wall",
+        "the machines of a Ray cluster",
+        _ray,
+        _not_for_real,
+        needs=("ray", "zmq"),
+        extra="ray",
+    ),
+    "debug": EngineEntry(
         "offbeat.engines.debug:Debug", "wall", "threads of one process, for a debugger", _debug, _not_for_real
     ),
-    "threads": Entry("offbeat.engines.threads:Threads", "wall", "word2vec, in place", _threads, _not_in_place),
+    "threads": EngineEntry("offbeat.engines.threads:Threads", "wall", "word2vec, in place", _threads, _not_in_place),
 }

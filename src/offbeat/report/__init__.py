@@ -4,12 +4,20 @@ The package is what `offbeat.report([run, other], "page.html")` calls, too: `off
 """
 
 import sys
+from inspect import Signature, signature
 from types import ModuleType
 from typing import Any
 
 
 class _Report(ModuleType):
     """A package and a function of one name: importing the one must not hide the other."""
+
+    @property
+    def __signature__(self) -> Signature:
+        """What `help` and notebooks show."""
+        from offbeat.report.pages.build import report
+
+        return signature(report)
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         from offbeat.report.pages.build import report

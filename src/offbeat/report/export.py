@@ -7,6 +7,7 @@ from offbeat.core.errors import StoreError, unknown
 from offbeat.folders.run_files import RunFiles
 from offbeat.report import tables
 from offbeat.report.draw import as_matplotlib
+from offbeat.report.draw.figure import Chart
 from offbeat.report.pages.build import build
 
 Save = Callable[[Path], Iterator[Path]]
@@ -17,7 +18,11 @@ def save_figures(
 ) -> Save:
     """Each in the given form, or as SVG and PNG, with titles or without. Views of one figure get names of their own."""
     forms = _forms(form, as_matplotlib.FORMATS, ("svg", "png"))
-    charts = build(runs, target=target).charts
+    return figures_of(build(runs, target=target).charts, forms, width, title=title)
+
+
+def figures_of(charts: Sequence[Chart], forms: Sequence[str], width: float, *, title: bool = True) -> Save:
+    """The same of any charts."""
 
     def save(folder: Path) -> Iterator[Path]:
         for chart in charts:
@@ -39,6 +44,11 @@ def save_tables(runs: Sequence[RunFiles], form: str | None, target: str | None) 
         every += [tables.Table("metrics", "Metrics", metrics.column_names, rows)]
         flat = {k: v for k, v in runs[0].summary.items() if not isinstance(v, list | dict)}
         every += [tables.Table("summary", "Summary", ["name", "value"], [[k, v] for k, v in flat.items()])]
+    return tables_of(every, forms)
+
+
+def tables_of(every: Sequence[tables.Table], forms: Sequence[str] = tables.FORMATS) -> Save:
+    """The same of any tables."""
 
     def save(folder: Path) -> Iterator[Path]:
         for table in every:

@@ -10,7 +10,7 @@ from offbeat.core.errors import ConfigError, unknown
 from offbeat.folders.run_files import RunFiles
 from offbeat.report.draw.figure import Figure
 from offbeat.report.figures import curves
-from offbeat.report.figures.gallery import View, charts, figures_of_one
+from offbeat.report.figures.gallery import FigureView, charts, figures_of_one
 from offbeat.report.figures.spacetime import SHORT
 from offbeat.report.figures.spacetime import figure as spacetime_figure
 from offbeat.report.groups import group
@@ -30,7 +30,7 @@ class Plots:
     """
 
     def __init__(self, run: RunFiles) -> None:
-        self._view = View(group([run]))
+        self._view = FigureView(group([run]))
 
     def loss(self, against: str | None = None) -> Figure:
         """Held-out and training loss against "samples", "updates", "epochs" or "time" (default: time)."""
@@ -104,11 +104,13 @@ def _curve(run: RunFiles) -> str:
     line = f'<polyline points="{points}" fill="none" stroke="#0072b2" stroke-width="1.5"/>'
     size = f'width="{_WIDTH}" height="{_HEIGHT}"'
     said = f"{metric_name(metric)} from {number(float(y[0]))} to {number(float(y[-1]))}"
-    return f'<svg {size} role="img" aria-label="{said}">{line}</svg> <small>{said}, over {run.time_label}</small>'
+    curve = f'<svg {size} style="display:block" role="img" aria-label="{said}">{line}</svg>'
+    return f"{curve}<small>{said}, over {run.time_label}</small>"
 
 
 def html_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """A plain table."""
     head = "".join(f"<th>{escape(name)}</th>" for name in columns)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell(v))}</td>" for v in row) + "</tr>" for row in rows)
+    td = '<td style="white-space:nowrap">'
+    body = "".join("<tr>" + "".join(f"{td}{escape(cell(v))}</td>" for v in row) + "</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

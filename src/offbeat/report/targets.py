@@ -57,6 +57,8 @@ def _reached_by_all(runs: Sequence[RunFiles]) -> Found:
     """The best accuracy that every run reached, else the best loss; rounded towards the worse, so that all reach it."""
     accuracies, losses = ([r.metric(metric) for r in runs] for metric in ("accuracy", "loss"))
     if _everywhere(accuracies):
+        if stalled := sum(bool(r.summary.get("stalled")) for r in runs):  # what it was by luck, it did not reach
+            return Found(None, False, f"There is no time to a target: none was set, and {_guess(stalled, len(runs))}.")
         reached = min(float(np.nanmax(v)) for v in accuracies)
         start = min(_first(v) for v in accuracies)
         chance = known([r.info.task.get("chance") for r in runs])
@@ -83,6 +85,10 @@ def _near(metric: str, reached: float, guessed: float, what: str) -> str:
         f"There is no time to a target: none was set, and the best {metric} that every finished run reached, "
         f"{number(reached, 3)}, is not clearly better than the {number(guessed, 3)} that {what}."
     )
+
+
+def _guess(stalled: int, runs: int) -> str:
+    return f"{stalled} of {runs} finished runs {'is' if stalled == 1 else 'are'} no better than guessing"
 
 
 def _everywhere(values: Sequence[NDArray[np.float64]]) -> bool:

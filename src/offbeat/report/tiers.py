@@ -57,7 +57,7 @@ class Measure:
 
 
 @dataclass(frozen=True)
-class Entry:
+class Contestant:
     """A group, with a number for each seed."""
 
     group: Group
@@ -74,7 +74,7 @@ class Entry:
 class Gap:
     """By how much a group is worse than the leader: a factor or a difference, and its interval."""
 
-    entry: Entry
+    entry: Contestant
     size: float
     low: float
     high: float
@@ -84,9 +84,9 @@ class Gap:
 class Tiers:
     """Everybody's place. Gaps are in order of size."""
 
-    leader: Entry | None
+    leader: Contestant | None
     """None where no group has a value for every seed."""
-    level: Sequence[Entry]
+    level: Sequence[Contestant]
     behind: Sequence[Gap]
     undecided: Sequence[Gap]
     left_out: Sequence[Group]
@@ -124,7 +124,7 @@ def tiers_of(groups: Sequence[Group], measure: Measure) -> Tiers:
     )
 
 
-def _entry(group: Group, measure: Measure) -> Entry | None:
+def _entry(group: Group, measure: Measure) -> Contestant | None:
     """None for a group that cannot be compared: a run was not done, or has neither value nor bound."""
     values: dict[int, float] = {}
     missed = 0
@@ -136,10 +136,10 @@ def _entry(group: Group, measure: Measure) -> Entry | None:
         if run.status != "done" or value is None or not isfinite(value) or (measure.ratio and value <= 0):
             return None
         values[run.seed] = value
-    return Entry(group, values, missed)
+    return Contestant(group, values, missed)
 
 
-def _gap(entry: Entry, found: Interval, measure: Measure) -> Gap:
+def _gap(entry: Contestant, found: Interval, measure: Measure) -> Gap:
     ends = (found.estimate, found.low, found.high)
     size, low, high = ((inf if v == inf else exp(v)) if measure.ratio else v for v in ends)
     return Gap(entry, size, low, high)

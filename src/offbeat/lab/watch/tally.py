@@ -1,6 +1,7 @@
 """What the rows of the trace come to: sums in all, and since the last evaluation."""
 
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any
 
 from offbeat.core.trace import APPLIED, REFUSED, Row
@@ -56,33 +57,46 @@ class Counted:
         self._engine, self._on_apply = engine, on_apply
         self.total, self.since = Tally(), Tally()
         self._seen = 0  # rows of engine.rows already counted
-        self._lost = 0  # updates that went with a server
-        self._note_sums()
+        self._revision = 0  # of engine.rows
+        self._evaluated = -inf  # when, by the engine's clock
+        self._shown: set[tuple[int | None, ...]] = set()  # to hooks, of engine.rows
+        self._sums = self.total.state(), self.since.state()  # up to the last checkpoint
 
     def count(self) -> None:
-        """Takes note of the rows that the engine has added, or, with a server, lost again."""
-        rows, lost = self._engine.rows, self._engine.lost_updates
-        if lost != self._lost:
-            self._lost, self._seen = lost, 0
+        """Takes note of the rows that the engine has added; of all, if with a server some were taken away."""
+        rows = self._engine.rows
+        anew = self._engine.revisions != self._revision
+        if anew:
+            self._revision, self._seen = self._engine.revisions, 0
             self.total.load(self._sums[0])
             self.since.load(self._sums[1])
         for values in rows[self._seen :]:
             row = Row._make(values)
             self.total.add(row)
-            self.since.add(row)
-            if row.applied:
-                for hook in self._on_apply:
-                    hook(row)
+            if not anew or row.time > self._evaluated:
+                self.since.add(row)
+            if row.applied and self._on_apply:
+                self._show(row)
         self._seen = len(rows)
+
+    def _show(self, row: Row) -> None:
+        """To whoever wants to know, once: a step that is made again is the same step."""
+        step = (row.worker, row.source, row.draw, row.version_applied)
+        if step not in self._shown:
+            self._shown.add(step)
+            for hook in self._on_apply:
+                hook(row)
 
     def begin_anew(self) -> None:
         """From here on is since the last evaluation."""
         self.since = Tally()
+        self._evaluated = self._engine.now
+        self._sums = self._sums[0], Tally().state()
 
     def note(self) -> None:
         """Before the rows are written: what to go back to when those after them are lost."""
         self.count()
-        self._note_sums()
+        self._note()
 
     def written(self) -> None:
         """The rows and the journal are in a file: the engine need not keep them."""
@@ -90,6 +104,7 @@ class Counted:
         if self._engine.journal is not None:
             self._engine.journal.clear()
         self._seen = 0
+        self._shown.clear()
 
     def state(self) -> dict[str, Any]:
         return {"total": self.total.state(), "since": self.since.state()}
@@ -99,9 +114,8 @@ class Counted:
         self.since.load(saved["since"])
 
     def resumed(self) -> None:
-        """The engine has been restored: what it had lost by then is in the sums."""
-        self._lost = self._engine.lost_updates
-        self._note_sums()
+        """The engine has been restored: what it had done by then is in the sums."""
+        self._note()
 
-    def _note_sums(self) -> None:
+    def _note(self) -> None:
         self._sums = self.total.state(), self.since.state()

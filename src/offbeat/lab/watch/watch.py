@@ -66,6 +66,7 @@ class Watch:
         self._counted = Counted(engine, on_apply)
         self._marks = Marks(plan, engine)
         self._first_loss: float | None = None
+        self._randomness = "unknown"  # of the model, as an earlier session of this run has found it
         self.fresh: Freshness | None = None
         if plan.diagnose_every is not None:
             self.fresh = Freshness(plan.task, plan.feed(), plan.seed, plan.diagnose_every)
@@ -195,6 +196,7 @@ class Watch:
             "_worse": self._best.worse,
             "_evaluations": self._marks.evaluations,
             "_first_loss": self._first_loss,
+            "randomness": self.about_task.get("randomness"),
             **self._counted.state(),
             "wall": self.wall_seconds,
             "fresh": None if self.fresh is None else self.fresh.state(),
@@ -206,6 +208,7 @@ class Watch:
         self._best.decide_by(self.metrics[0])
         self._marks.saves, self._marks.evaluations = saved["_saves"], saved["_evaluations"]
         self._first_loss, self._wall_before = saved["_first_loss"], saved["wall"]
+        self._randomness = saved.get("randomness") or "unknown"
         self._counted.load(saved)
         if self.fresh is not None:
             self.fresh.load(saved["fresh"])
@@ -233,6 +236,12 @@ class Watch:
         self._counted.count()
 
     # -- what others ask ----------------------------------------------------------------------------------------
+
+    @property
+    def about_task(self) -> dict[str, Any]:
+        """What the task says of itself, with what was found out of it on the way, be it in an earlier session."""
+        about = dict(self.plan.task.describe())
+        return {**about, "randomness": self._randomness} if about.get("randomness") == "unknown" else about
 
     @property
     def total(self) -> Tally:

@@ -11,6 +11,10 @@
       + "restart the notebook and run it from its beginning, or save the page to a file.";
     return document.querySelector("main").prepend(said);
   }
+  try {  // light letters around the frame: a dark notebook, whatever the system's theme
+    const ink = getComputedStyle(frameElement.parentElement).color.match(/[\d.]+/g).slice(0, 3).map(Number);
+    document.documentElement.dataset.around = ink.reduce((a, b) => a + b) > 382 ? "dark" : "light";
+  } catch { /* the system's theme, then */ }
   for (const source of [shared[kind], text("code")]) {
     const script = document.createElement("script");
     script.textContent = source;

@@ -10,7 +10,7 @@
   const state = {};      // figure key -> {view, log}
   const waiting = [];    // figures that have not been drawn yet
 
-  function theme() { return printing ? "light" : chosen || (media.matches ? "dark" : "light"); }
+  function theme() { return printing ? "light" : chosen || root.dataset.around || (media.matches ? "dark" : "light"); }
 
   function colour(token) {
     const [name, alpha] = token.slice(1).split("/");

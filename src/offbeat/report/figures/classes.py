@@ -7,7 +7,7 @@ import numpy as np
 from offbeat.folders.run_files import RunFiles
 from offbeat.report.draw.figure import Axis, Bars, Chart, Figure, Heat, Mark
 from offbeat.report.draw.style import OKABE_ITO
-from offbeat.report.figures.gallery import View, of_one
+from offbeat.report.figures.gallery import FigureView, of_one
 from offbeat.report.tables import Table
 
 _MOST_WRITTEN = 15
@@ -21,7 +21,7 @@ def scores(run: RunFiles) -> dict[str, Any] | None:
 
 
 @of_one("Classes and data", 10, needs="evaluation by class")
-def confusion(view: View) -> Chart | None:
+def confusion(view: FigureView) -> Chart | None:
     """The confusion matrix: rows are the true classes, and sum to one."""
     found = scores(view.run)
     if found is None:
@@ -61,7 +61,7 @@ def per_class(run: RunFiles) -> Table | None:
 
 
 @of_one("Classes and data", 20, needs="partition by class")
-def partition(view: View) -> Chart | None:
+def partition(view: FigureView) -> Chart | None:
     """How many samples of each class each worker can draw."""
     found = view.run.partition
     if not found.get("histograms") or set(found.get("sizes", ())) == {found.get("samples")}:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from offbeat.folders.run_files import RunFiles
 from offbeat.report.draw.figure import Axis, Chart, Figure, Line, Mark, Rule
-from offbeat.report.figures.gallery import View, of_one, of_several
+from offbeat.report.figures.gallery import FigureView, of_one, of_several
 from offbeat.report.groups import Group, clocks
 from offbeat.report.numbers import MOST_POINTS, fewer, metric_name
 
@@ -131,75 +131,75 @@ def together(curves: Sequence[Curve]) -> tuple[NDArray[np.float64], NDArray[np.f
 
 
 @of_one("Learning", 10)
-def loss(view: View) -> Chart | None:
+def loss(view: FigureView) -> Chart | None:
     return _of_one(view, "loss", "Loss", "train_loss")
 
 
 @of_one("Learning", 20)
-def accuracy(view: View) -> Chart | None:
+def accuracy(view: FigureView) -> Chart | None:
     return _of_one(view, "accuracy", "Accuracy", "train_accuracy")
 
 
 @of_one("Learning", 30)
-def grad_norm(view: View) -> Chart | None:
+def grad_norm(view: FigureView) -> Chart | None:
     return _of_one(view, "grad_norm", "Norm of the gradients")
 
 
 @of_one("Learning", 40)
-def weight_norm(view: View) -> Chart | None:
+def weight_norm(view: FigureView) -> Chart | None:
     return _of_one(view, "weight_norm", "Norm of the weights")
 
 
 @of_one("Learning", 50, needs="schedule of its learning rate")
-def learning_rate(view: View) -> Chart | None:
+def learning_rate(view: FigureView) -> Chart | None:
     moves = len(np.unique(view.run.metric("lr"))) > 1
     return _of_one(view, "lr", "Learning rate") if moves else None
 
 
-def _of_one(view: View, metric: str, title: str, train: str | None = None) -> Chart | None:
+def _of_one(view: FigureView, metric: str, title: str, train: str | None = None) -> Chart | None:
     target, first = view.target(metric), view.run.time_label
     return chart([view.group], metric, train=train, target=target, first=first, title=title)
 
 
 @of_several("Learning", 10)
-def accuracies(view: View) -> Chart | None:
+def accuracies(view: FigureView) -> Chart | None:
     return _of_several(view, "accuracy", _band(view))
 
 
 @of_several("Learning", 20)
-def losses(view: View) -> Chart | None:
+def losses(view: FigureView) -> Chart | None:
     return _of_several(view, "loss", _band(view))
 
 
 @of_several("Learning", 30)
-def train_losses(view: View) -> Chart | None:
+def train_losses(view: FigureView) -> Chart | None:
     return _of_several(view, "train_loss")
 
 
 @of_several("Learning", 40)
-def train_accuracies(view: View) -> Chart | None:
+def train_accuracies(view: FigureView) -> Chart | None:
     return _of_several(view, "train_accuracy")
 
 
 @of_several("Staleness and norms", 20)
-def grad_norms(view: View) -> Chart | None:
+def grad_norms(view: FigureView) -> Chart | None:
     return _of_several(view, "grad_norm")
 
 
 @of_several("Staleness and norms", 30)
-def weight_norms(view: View) -> Chart | None:
+def weight_norms(view: FigureView) -> Chart | None:
     return _of_several(view, "weight_norm")
 
 
 @of_several("Staleness and norms", 40)
-def mean_staleness(view: View) -> Chart | None:
+def mean_staleness(view: FigureView) -> Chart | None:
     return _of_several(view, "staleness", title="Mean staleness")
 
 
-def _of_several(view: View, metric: str, caption: str = "", title: str | None = None) -> Chart | None:
+def _of_several(view: FigureView, metric: str, caption: str = "", title: str | None = None) -> Chart | None:
     target, first = view.target(metric), view.run.time_label
     return chart(view.lines, metric, target=target, first=first, title=title, caption=caption)
 
 
-def _band(view: View) -> str:
+def _band(view: FigureView) -> str:
     return "Lines are means over seeds, bands span them." if any(len(g.runs) > 1 for g in view.groups) else ""

@@ -11,7 +11,7 @@ from offbeat.core.trace import RECEIVED
 from offbeat.folders.run_files import RunFiles
 from offbeat.report.draw.figure import Axis, Bars, Chart, Figure, Line, Mark, Rule
 from offbeat.report.draw.style import faded
-from offbeat.report.figures.gallery import View, of_one, of_several
+from offbeat.report.figures.gallery import FigureView, of_one, of_several
 from offbeat.report.numbers import normal_share
 
 _MOST_BARS = 120
@@ -94,7 +94,7 @@ def histogram(found: Delays, colour: str, title: str = "Staleness of the applied
 
 
 @of_one("Staleness", 10)
-def staleness(view: View) -> Chart | None:
+def staleness(view: FigureView) -> Chart | None:
     """The histogram, with its normal fit and the theoretical mean."""
     found = pooled(view.group.runs)
     if found is None:
@@ -110,7 +110,7 @@ def staleness(view: View) -> Chart | None:
 
 
 @of_several("Staleness and norms", 10)
-def staleness_by_group(view: View) -> Chart | None:
+def staleness_by_group(view: FigureView) -> Chart | None:
     """Distributions side by side, as lines."""
     marks: list[Mark] = []
     for g in view.lines:

@@ -3,7 +3,7 @@
 A new figure is a file of this folder with a function that is marked, and nothing else:
 
     @of_one("Staleness", 30, needs="gap")
-    def gap(view: View) -> Chart | None:
+    def gap(view: FigureView) -> Chart | None:
         ...
 
 puts it on the page of one run, third in its section, and makes it `run.plot.gap()` in a notebook. `@of_several` puts a
@@ -35,7 +35,7 @@ Drawn = Chart | Sequence[Chart] | None
 
 
 @dataclass(frozen=True)
-class View:
+class FigureView:
     """What figures are made from.
 
     groups: the groups of runs; of one run, the group that it is alone.
@@ -77,19 +77,19 @@ class View:
 
 
 @dataclass(frozen=True)
-class Entry:
+class FigurePlace:
     """A figure's place: its section, and its number among the figures there."""
 
     section: str
     place: int
-    draw: Callable[[View], Drawn]
+    draw: Callable[[FigureView], Drawn]
     needs: str
     """What a run that does not have this figure lacks, in a word or two."""
 
 
-_ONE: dict[str, Entry] = {}
-_SEVERAL: dict[str, Entry] = {}
-Mark = Callable[[Callable[[View], Drawn]], Callable[[View], Drawn]]
+_ONE: dict[str, FigurePlace] = {}
+_SEVERAL: dict[str, FigurePlace] = {}
+Mark = Callable[[Callable[[FigureView], Drawn]], Callable[[FigureView], Drawn]]
 
 
 def of_one(section: str, place: int, *, needs: str = "") -> Mark:
@@ -111,14 +111,14 @@ def of_several(section: str, place: int) -> Mark:
     return _into(_SEVERAL, section, place, "")
 
 
-def _into(table: dict[str, Entry], section: str, place: int, needs: str) -> Mark:
-    def mark(draw: Callable[[View], Drawn]) -> Callable[[View], Drawn]:
+def _into(table: dict[str, FigurePlace], section: str, place: int, needs: str) -> Mark:
+    def mark(draw: Callable[[FigureView], Drawn]) -> Callable[[FigureView], Drawn]:
         name = draw.__name__
         if name in table:
             raise ValueError(f"two figures are called {name}")
         if any((e.section, e.place) == (section, place) for e in table.values()):
             raise ValueError(f"{name} is not the only figure {place} of {section}")
-        table[name] = Entry(section, place, draw, needs or name.replace("_", " "))
+        table[name] = FigurePlace(section, place, draw, needs or name.replace("_", " "))
         return draw
 
     return mark
@@ -132,19 +132,19 @@ def _load() -> None:
         import_module(f"{package.__name__}.{module.name}")
 
 
-def figures_of_one() -> dict[str, Entry]:
+def figures_of_one() -> dict[str, FigurePlace]:
     """Figures of one run, by name."""
     _load()
     return _ONE
 
 
-def figures_of_several() -> dict[str, Entry]:
+def figures_of_several() -> dict[str, FigurePlace]:
     """Figures of several runs, by name."""
     _load()
     return _SEVERAL
 
 
-def charts(table: dict[str, Entry], section: str, view: View) -> list[Chart]:
+def charts(table: dict[str, FigurePlace], section: str, view: FigureView) -> list[Chart]:
     """What a section shows, in order."""
     out: list[Chart] = []
     for entry in sorted((e for e in table.values() if e.section == section), key=lambda e: e.place):

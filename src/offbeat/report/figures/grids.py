@@ -196,10 +196,10 @@ def lines(grid: Grid, x: str, metric: str, by: str | None = None) -> Chart:
         middle = [float(np.mean(f)) for f in found]
         marks.append(Line(at, middle, name, colour, DASHES[n // len(OKABE_ITO) % 4], low=low, high=high, dots=True))
         bad = [v for v in grid.values(x) if any(_trouble(r) for r in everyone if r.get(x) == v)]
-        if bad:  # where there is no mean, the mark lies at the height of the nearest one
+        if bad:  # in the line's own colour; where there is no mean, at the height of the nearest one
             heights = [middle[min(range(len(there)), key=lambda i: abs(_order(grid, x, there[i], v)))] for v in bad]
             shown = bad if numeric else [_tick(v) for v in bad]
-            marks.append(Points(shown, heights, "diverged or stalled", "@bad", 9, "x", legend=False))
+            marks.append(Points(shown, heights, "diverged or stalled", colour, 10, "x", legend=False))
     values = grid.values(x)
     log = bool(numeric and values[0] > 0 and len(values) > 2 and values[-1] / values[0] >= 50)
     axis = Axis(x, log=log) if numeric else Axis(x, categories=tuple(_tick(v) for v in values))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from offbeat.core.errors import StoreError
 from offbeat.folders.parquet import read_numbers
 from offbeat.folders.plain_values import read_json
-from offbeat.folders.side_notes import Landscape as About
+from offbeat.folders.side_notes import LandscapeNote as About
 from offbeat.report.draw.figure import Axis, Chart, Figure, Heat, Line, Mark, Path3, Points, Surface
 from offbeat.report.draw.style import DASHES, solver_colours
 from offbeat.report.pages.page import Page, Section

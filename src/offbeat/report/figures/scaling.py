@@ -7,14 +7,14 @@ import numpy as np
 from offbeat.core.budget import Target
 from offbeat.report.draw.figure import Axis, Bars, Chart, Figure, Line, Mark, Points
 from offbeat.report.draw.style import faded
-from offbeat.report.figures.gallery import View, of_several
+from offbeat.report.figures.gallery import FigureView, of_several
 from offbeat.report.groups import Group, clocks
 from offbeat.report.numbers import known, listed, mean
 from offbeat.report.targets import reference, time_to
 
 
 @of_several("Time", 10)
-def time_to_target(view: View) -> list[Chart]:
+def time_to_target(view: FigureView) -> list[Chart]:
     """A bar a group, a dot a seed; one chart for each clock."""
     groups, target = view.bars, view.goal
     if target is None:
@@ -50,7 +50,7 @@ def time_to_target(view: View) -> list[Chart]:
 
 
 @of_several("Time", 30)
-def speed_up(view: View) -> list[Chart]:
+def speed_up(view: FigureView) -> list[Chart]:
     """Against the number of workers, one line a solver; of the time to the target, else of the time a sample takes."""
     groups, target = view.groups, view.goal
     marks: list[Mark] = []

@@ -9,7 +9,7 @@ from offbeat.core.trace import APPLIED, RECEIVED
 from offbeat.folders.run_files import RunFiles
 from offbeat.report.draw.figure import Arrows, Axis, Chart, Figure, Mark, Points, Spans
 from offbeat.report.draw.style import OKABE_ITO
-from offbeat.report.figures.gallery import View, of_one
+from offbeat.report.figures.gallery import FigureView, of_one
 from offbeat.report.numbers import seconds
 
 SHORT = 150
@@ -19,7 +19,7 @@ _LETTER = 0.017  # of a label, in column width, as a share of the axis
 
 
 @of_one("Workers", 20, needs="trace")
-def spacetime(view: View) -> Chart | None:
+def spacetime(view: FigureView) -> Chart | None:
     """For the page: only where the whole schedule can be read."""
     run = view.run
     if not 0 < run.trace().num_rows <= SHORT:

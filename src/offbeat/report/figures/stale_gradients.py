@@ -6,7 +6,7 @@ import pyarrow.compute as pc
 from offbeat.folders.run_files import RunFiles, column
 from offbeat.report.draw.figure import Axis, Chart, Figure, Line, Mark, Rule
 from offbeat.report.figures.delay_histogram import delays
-from offbeat.report.figures.gallery import View, of_one
+from offbeat.report.figures.gallery import FigureView, of_one
 
 
 def over_time(run: RunFiles, name: str, label: str, colour: str, bins: int = 160) -> Figure | None:
@@ -37,7 +37,7 @@ def _nothing_is_stale(run: RunFiles) -> bool:
 
 
 @of_one("Staleness", 20)
-def staleness_over_time(view: View) -> Chart | None:
+def staleness_over_time(view: FigureView) -> Chart | None:
     """How stale the gradients were that were applied at each moment."""
     drawn = over_time(view.run, "staleness", "staleness τ (updates)", view.group.colour)
     if drawn is None or _nothing_is_stale(view.run):
@@ -47,7 +47,7 @@ def staleness_over_time(view: View) -> Chart | None:
 
 
 @of_one("Staleness", 30, needs="gap: nothing is stale, or record.gap=false")
-def gap(view: View) -> Chart | None:
+def gap(view: FigureView) -> Chart | None:
     """|x now - x read| over time."""
     drawn = over_time(view.run, "gap", "gap ‖x now − x read‖", view.group.colour)
     if drawn is None or _nothing_is_stale(view.run):
@@ -56,14 +56,15 @@ def gap(view: View) -> Chart | None:
 
 
 @of_one("Staleness", 40, needs="diagnostics: run with record.diagnose_every=10")
-def diagnostics(view: View) -> list[Chart]:
+def diagnostics(view: FigureView) -> list[Chart]:
     """Cosine and norm ratio of stale gradients against fresh ones, by staleness."""
     run, colour = view.run, view.group.colour
     table = run.diagnostics()
     tau = column(table, "staleness")
     charts = []
-    kinds = {"cosine": "cosine of stale and fresh gradient", "norm_ratio": "norm of the stale / of the fresh gradient"}
-    for name, label in kinds.items():
+    kinds = {"cosine": ("Cosine of stale and fresh gradient", "cosine")}
+    kinds |= {"norm_ratio": ("Norm of the stale / of the fresh gradient", "ratio of norms")}
+    for name, (title, label) in kinds.items():
         value = column(table, name)
         there = np.isfinite(tau) & np.isfinite(value)
         taus = np.unique(tau[there])
@@ -72,7 +73,7 @@ def diagnostics(view: View) -> list[Chart]:
         low, middle, high = np.array([np.quantile(value[there & (tau == t)], (0.1, 0.5, 0.9)) for t in taus]).T
         marks: list[Mark] = [Line(taus, middle, "median", colour, low=low, high=high, dots=len(taus) < 60)]
         marks.append(Rule(1.0, "fresh"))
-        figure = Figure(label.capitalize(), Axis("staleness τ", "updates"), Axis(label), tuple(marks))
+        figure = Figure(title, Axis("staleness τ", "updates"), Axis(label), tuple(marks))
         said = f"The fresh gradient is taken on the same batch, off the clock, for {int(there.sum()):,} gradients; "
         charts.append(Chart.of(f"stale-{name}", figure, said + "the band holds the middle 80%."))
     return charts

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,7 @@ from offbeat.core.trace import RECEIVED
 from offbeat.folders.run_files import RunFiles, column
 from offbeat.report.draw.figure import Axis, Bars, Chart, Figure, Heat, Line, Mark, Spans
 from offbeat.report.draw.style import OKABE_ITO
-from offbeat.report.figures.gallery import View, of_one, of_several
+from offbeat.report.figures.gallery import FigureView, of_one, of_several
 from offbeat.report.numbers import fewer, seconds
 
 KINDS = ("computing", "delayed", "communicating", "waiting")
@@ -68,8 +69,8 @@ def activities(run: RunFiles, first: int | None = None) -> list[Activity]:
 
 def _delayed(run: RunFiles, worker: int) -> float:
     """What the engine counted; a trace has one number for both."""
-    counted = run.summary.get("per_worker") or ()
-    mine = counted[worker] if worker < len(counted) else {}
+    known = run.summary.get("per_worker") or ()
+    mine = known[worker] if worker < len(known) else {}
     delayed, computing = mine.get("delayed", 0.0), mine.get("computing", 0.0)
     return float(delayed / (delayed + computing)) if delayed > 0 else 0.0
 
@@ -90,7 +91,7 @@ def _pieces(a: Activity, until: float) -> dict[str, NDArray[np.float64]]:
 
 
 @of_one("Workers", 10, needs="trace")
-def timeline(view: View) -> Chart | None:
+def timeline(view: FigureView) -> Chart | None:
     """Every gradient of the first moments; and, for all of the run, how busy each worker was when."""
     run = view.run
     most = min(_MOST_SPANS, _MOST_EACH * run.workers)
@@ -163,7 +164,7 @@ def _busy(run: RunFiles, bins: int = 120) -> Figure:
 
 
 @of_one("Workers", 30, needs="trace")
-def updates(view: View) -> Chart | None:
+def updates(view: FigureView) -> Chart | None:
     """Applied gradients of each worker against time."""
     run = view.run
     trace = own(run)
@@ -197,7 +198,7 @@ def updates(view: View) -> Chart | None:
 
 
 @of_one("Workers", 40, needs="time breakdown")
-def breakdown(view: View) -> Chart | None:
+def breakdown(view: FigureView) -> Chart | None:
     """Where the seconds of each worker went."""
     shares: Sequence[dict[str, float]] = view.run.summary.get("per_worker") or ()
     if not shares:
@@ -215,8 +216,24 @@ def breakdown(view: View) -> Chart | None:
     return _shares("Where each worker's time went", names, marks, "shares of the time that the worker was there")
 
 
+@of_one("Workers", 41, needs="several machines")
+def breakdown_by_machine(view: FigureView) -> Chart | None:
+    """Where the seconds of the workers of each machine went, where there are several."""
+    machines: Sequence[dict[str, Any]] = view.run.summary.get("per_machine") or ()
+    if len(machines) < 2:
+        return None
+    names = [f"{m['machine']} ({m['workers']})" for m in machines]
+    marks = []
+    for kind in KINDS:
+        spent = np.array([m.get(kind, 0.0) / m["present"] if m.get("present") else 0.0 for m in machines])
+        if spent.max() > 1e-9:
+            marks.append(Bars(names, spent, kind, f"@{kind}", width=0.72))
+    said = "shares of the time that each machine's workers (so many) were there; who moved counts where it was last"
+    return _shares("Time by machine", names, marks, said, key="machines")
+
+
 @of_several("Time", 20)
-def breakdown_by_group(view: View) -> Chart | None:
+def breakdown_by_group(view: FigureView) -> Chart | None:
     """Where the workers' time went, a bar a group."""
     groups = view.bars
     columns = {"computing": "computing_share", "delayed": "delayed_share"}
@@ -231,7 +248,7 @@ def breakdown_by_group(view: View) -> Chart | None:
     return _shares("Where the workers' time went", names, marks, "mean over workers and seeds")
 
 
-def _shares(title: str, names: Sequence[str], marks: Sequence[Mark], said: str) -> Chart:
+def _shares(title: str, names: Sequence[str], marks: Sequence[Mark], said: str, key: str = "breakdown") -> Chart:
     height = max(220, 120 + 22 * len(names))
     figure = Figure(
         title,
@@ -243,4 +260,4 @@ def _shares(title: str, names: Sequence[str], marks: Sequence[Mark], said: str) 
         height=min(height, 640),
         least_names=1,
     )
-    return Chart.of("breakdown", figure, said[:1].upper() + said[1:] + ".")
+    return Chart.of(key, figure, said[:1].upper() + said[1:] + ".")

@@ -7,10 +7,14 @@ from typing import Any, Protocol, runtime_checkable
 from offbeat.core.budget import Target
 from offbeat.core.errors import ConfigError
 from offbeat.folders.finding import find
+from offbeat.folders.parquet import read_results
 from offbeat.folders.run_files import RunFiles
 from offbeat.report.figures.grids import Grid, of_results
 from offbeat.report.pages import several, single
 from offbeat.report.pages.page import Page
+
+RESULTS = "results.parquet"
+"""The table of a sweep or comparison, beside its runs."""
 
 
 @runtime_checkable
@@ -74,16 +78,28 @@ def report(
 def _files(given: Any) -> list[RunFiles]:
     if isinstance(given, RunFiles | HasFiles):
         return [given if isinstance(given, RunFiles) else given.files()]
-    return find([given.folder if isinstance(given, HasFolder) else given], whole=True)
+    place = given.folder if isinstance(given, HasFolder) else given
+    return _in_order(place, find([place], whole=True))
+
+
+def _in_order(place: Any, found: list[RunFiles]) -> list[RunFiles]:
+    """A comparison and a sweep have an order of their own, that of their table; what is not in it comes last."""
+    if not _has_results(place):
+        return found
+    rows = read_results(Path(place), RESULTS).to_pylist()
+    rank = {Path(str(row.get("folder"))).name: i for i, row in enumerate(rows)}
+    return sorted(found, key=lambda run: rank.get(run.path.name, len(rank)))
+
+
+def _has_results(place: Any) -> bool:
+    return isinstance(place, str | Path) and (Path(place) / RESULTS).exists()
 
 
 def _grid(given: Sequence[Any]) -> Grid | None:
     """A sweep's own table has its keys, and cells that failed."""
     (first, *others) = given
     place = getattr(first, "folder", first)
-    if others or not isinstance(place, str | Path) or not (Path(place) / "results.parquet").exists():
-        return None
-    return of_results(Path(place) / "results.parquet")
+    return None if others or not _has_results(place) else of_results(Path(place) / RESULTS)
 
 
 def build(

@@ -10,7 +10,7 @@ from offbeat.core.budget import Target
 from offbeat.folders.run_files import RunFiles
 from offbeat.report.draw.figure import Chart
 from offbeat.report.figures import grids
-from offbeat.report.figures.gallery import MOST_LINES, View, charts, figures_of_several
+from offbeat.report.figures.gallery import MOST_LINES, FigureView, charts, figures_of_several
 from offbeat.report.groups import Group, by_clock, clocks, group
 from offbeat.report.pages.outcomes import differences, listing, outcomes
 from offbeat.report.pages.page import Page, Section
@@ -34,7 +34,7 @@ def page(
     groups = sorted(group(runs), key=lambda g: g.solver != "plain")  # the reference comes first
     goal, given, why = find_target(groups, target)
     apart = by_clock(groups)
-    views = {clock: View(mine, goal) for clock, mine in apart.items()}
+    views = {clock: FigureView(mine, goal) for clock, mine in apart.items()}
     settings = Section("Over the settings", _settings(apart, grid, over, metric))
     outcome = Section("Outcome", tables=[_of_clock(outcomes(mine, goal), c, apart) for c, mine in apart.items()])
     sections = [
@@ -55,7 +55,7 @@ def page(
     )
 
 
-def _section(title: str, views: Mapping[str, View], text: str = "") -> Section:
+def _section(title: str, views: Mapping[str, FigureView], text: str = "") -> Section:
     """What is virtual and what is real beside each other, in figures of their own."""
     drawn = {clock: charts(figures_of_several(), title, view) for clock, view in views.items()}
     rows = zip_longest(*([_of_clock(c, clock, views) for c in found] for clock, found in drawn.items()))
@@ -102,6 +102,10 @@ def warnings(runs: Sequence[RunFiles]) -> list[str]:
     stalled = sum(bool(r.summary.get("stalled")) for r in runs)
     if stalled:
         out.append(f"{stalled} of {len(runs)} runs stalled: no better than always naming the commonest class.")
+    troubled = [r for r in runs if r.summary.get("incidents")]
+    if troubled:
+        first = f"{troubled[0].place}: {troubled[0].summary['incidents'][0]}"
+        out.append(f"{len(troubled)} of {len(runs)} runs had incidents on their way, such as {first}.")
     return out
 
 

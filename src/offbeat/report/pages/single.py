@@ -11,18 +11,21 @@ from offbeat.core.errors import ConfigError
 from offbeat.core.trace import RECEIVED
 from offbeat.folders.run_files import RunFiles
 from offbeat.report.figures.classes import per_class
-from offbeat.report.figures.gallery import View, charts, figures_of_one
+from offbeat.report.figures.gallery import FigureView, charts, figures_of_one
 from offbeat.report.groups import group
 from offbeat.report.numbers import number, percent, seconds
 from offbeat.report.pages.page import Page, Section, Tile
 from offbeat.report.read import flat
 from offbeat.report.tables import Table, cell
 
+MOST_INCIDENTS = 8
+"""How many of them a page lists at its top."""
+
 
 def page(run: RunFiles, *, title: str | None = None) -> Page:
     """Everything that the folder of one run tells."""
     (only,) = group([run])
-    view = View([only], target_of(run))
+    view = FigureView([only], target_of(run))
     sections = [
         _section("Learning", view),
         _section("Staleness", view, text=_about_staleness(run)),
@@ -41,7 +44,7 @@ def page(run: RunFiles, *, title: str | None = None) -> Page:
     )
 
 
-def _section(title: str, view: View, tables: Sequence[Table] = (), text: str = "") -> Section:
+def _section(title: str, view: FigureView, tables: Sequence[Table] = (), text: str = "") -> Section:
     return Section(title, charts(figures_of_one(), title, view), tables, text)
 
 
@@ -120,10 +123,19 @@ def tiles(run: RunFiles) -> list[Tile]:
 def warnings(run: RunFiles) -> list[str]:
     out = []
     if run.status not in ("done", "running"):
-        out.append(f"{run.status}: {run.info.why or 'no reason was recorded'}.")
+        why = run.info.why or "no reason was recorded"
+        out.append(f"{run.status.capitalize()}." if why == run.status else f"{run.status}: {why}.")
     if run.summary.get("stalled"):
         out.append("Stalled: the accuracy is no better than always naming the commonest class.")
-    return out
+    return [*out, *incidents(run)]
+
+
+def incidents(run: RunFiles) -> list[str]:
+    """What happened on the way: lost workers, a lost server, refused messages. Of many, the first ones."""
+    found = [str(one) for one in run.summary.get("incidents") or ()]
+    more = len(found) - MOST_INCIDENTS
+    rest = [f"And {more} more: `offbeat show {run.place}` lists all of them."] if more > 0 else []
+    return [f"{one[:1].upper()}{one[1:].rstrip('.')}." for one in found[:MOST_INCIDENTS]] + rest
 
 
 def how_to_repeat(run: RunFiles) -> Section:
