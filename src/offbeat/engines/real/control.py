@@ -5,10 +5,8 @@ becomes of those who are lost.
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from math import inf
-from time import monotonic
 from typing import Any, ClassVar
 
-from offbeat.core.codec import Codec
 from offbeat.core.errors import ConfigError, OffbeatError
 from offbeat.core.feed import Feed
 from offbeat.core.shares import Shares
@@ -21,19 +19,18 @@ from offbeat.engines.pool import Pool
 from offbeat.engines.protocol import Watcher
 from offbeat.engines.real import messages as m
 from offbeat.engines.real.aftermath import Remains
-from offbeat.engines.real.checkpoint import Checkpoint, from_plain, load_worker, to_plain
+from offbeat.engines.real.checkpoint import Checkpoint, from_plain, to_plain
 from offbeat.engines.real.contact import GONE, Contact, ServerLostError
-from offbeat.engines.real.observed import Observed
 from offbeat.engines.real.recovery import recoverable
 from offbeat.engines.real.site import Options
-from offbeat.engines.real.staffing import Staffing
 from offbeat.engines.real.transport import RunError
+from offbeat.engines.real.workforce import Workforce
 from offbeat.engines.running.fit import require, world_of
 
 WORTH_SAYING = 5.0  # seconds of waiting for one who says nothing
 
 
-class RealEngine(Observed):
+class RealEngine(Workforce):
     """One real run: construct (or restore), then `run()`. A subclass brings the processes."""
 
     name: ClassVar[str]
@@ -51,22 +48,20 @@ class RealEngine(Observed):
         threads: int,
         options: Options,
     ) -> None:
-        self.world = world_of(cluster, task, feed, seed, options.start)
-        require(self.name, self.asks, solver, self.world)
-        self.task, self.solver, self.cluster, self.feed, self.seed = task, solver, cluster, feed, seed
-        self.options = options
+        world = world_of(cluster, task, feed, seed, options.start)
+        require(self.name, self.asks, solver, world)
+        self.task, self.seed = task, seed
         initial = task.init(seed)
         if isinstance(initial.x, Void):
             raise ConfigError(
                 f"the {self.name} engine computes real gradients and task {task.name!r} has none: use engine=sim"
             )
-        server = solver.init_server(initial.x, self.world)
-        super().__init__(cluster.workers, initial, dense(solver.parameters(server, {})))
+        server = solver.init_server(initial.x, world)
+        super().__init__(solver, cluster, feed, world, options, initial, dense(solver.parameters(server, {})))
         self.next_samples: float = inf
         self.next_updates: float = inf
         self.loss_limit = -inf
         self.deadline = inf
-        self.incidents: list[str] = []
         self.lost_updates = 0
         self.revisions = 0
         self.suspect = ""
@@ -75,13 +70,7 @@ class RealEngine(Observed):
         self.pool = Pool(_nothing, threads)
         self._watcher: Watcher | None = None
         self._server: Contact | None = None
-        self._halted = False  # the run is over, and everything stands still
-        self._saved: Checkpoint | None = None  # the last checkpoint
         self._server_life = 0
-        self._losses = 0
-        self._between_servers = False  # one is lost, and the next has not begun
-        self.staffing = Staffing(cluster.workers, len(self.world.present), options.floor)
-        self._alone: float | None = None  # since when nobody is there
         self.look_for_wishes: Callable[[], None] = _no_wishes
 
     # -- running ------------------------------------------------------------------------------------------------
@@ -107,7 +96,7 @@ class RealEngine(Observed):
                 if watcher.tick():
                     return self._stop("watcher")
                 self.look_for_wishes()
-                self._adjust()
+                self._adjust(lambda order: self._contact.request(order, m.Rearranged))
             case m.Mark():
                 if watcher.mark() or watcher.tick():
                     return self._stop("watcher")
@@ -122,47 +111,13 @@ class RealEngine(Observed):
                 return self._stop("seconds")
         return None
 
-    # -- more workers, or fewer -----------------------------------------------------------------------------------
-
-    def scale(self, workers: int) -> str:
-        """From now on, the run is to have so many workers; what becomes of that, in words. Refuses what cannot be."""
-        if self._halted:
-            raise ConfigError("the run is over")
-        before, there = self.staffing.wanted, self.presence.there
-        said = self.staffing.ask(workers, self.solver, there)
-        if workers != before:
-            self.incidents.append(f"{workers} workers are wanted since update {self.updates}, {len(there)} were there")
-        return said
-
-    def _adjust(self) -> None:
-        """Some are to leave, or may come. Shares of the data go with them."""
-        staffing, there = self.staffing, self.presence.there
-        leave = staffing.leavers(there)
-        join = [] if leave else staffing.joiners(there, self.processes.room)
-        if leave or join or self._orphans():
-            staffing.leaving |= set(leave)
-            self._contact.request(m.Rearrange(leave, join, sorted(staffing.at_rest)), m.Rearranged)
-            for i in join:
-                if i not in self.presence.there:  # the description of the cluster may have wanted it, too
-                    self._start_worker(i, "joins")
-
-    def _orphans(self) -> bool:
-        """Whether a share of the data that should be gone through is held by nobody who is there."""
-        there = self.presence.there
-        if not self.feed.divided or not there or not self.solver.takes_in:
-            return False
-        held = {share for i in there for share in self.mirror.shares.positions(i, 0)}
-        return any(i not in held | self.staffing.at_rest for i in range(self.cluster.workers))
-
     def _see_to(self, message: m.ToControl) -> bool:
         """What cannot wait, whatever the server is being asked; True if this was such a message."""
         match message:
             case m.WorkerGone() as gone:
                 self._depart(gone)
             case m.Wanted(worker):
-                if worker not in self.presence.there:  # a server that was lost may have said so before
-                    self.staffing.brought(worker)
-                    self._bring(worker)
+                self._bring_wanted(worker)
             case m.Hung(worker, seconds):
                 self.incidents.append(f"worker {worker} was silent for {seconds:.0f} s and was ended")
             case m.ProcessFailed(worker, why):
@@ -183,11 +138,6 @@ class RealEngine(Observed):
         self.waiting = f"waiting for {', '.join(said)}" if said else ""
         if said and self._watcher is not None:
             self._watcher.show()
-
-    def _batch(self, i: int) -> str:
-        """Which one worker i is computing, in words."""
-        board = self.processes.board
-        return f" at batch {int(board.job_draw[i])}" if board.job[i] else ""
 
     def _go(self) -> None:
         self._contact.tell(m.Go(self.next_samples, self.next_updates, self.deadline, self.loss_limit))
@@ -308,57 +258,6 @@ class RealEngine(Observed):
             self._start_worker(i, how[i])
         self._go()
 
-    def _start_worker(self, i: int, how: str) -> None:
-        life, self._alone = self.presence.come(i, self.now), None
-        saved = self._saved.workers[i] if how == "resumes" and self._saved is not None else None
-        if saved is not None and self.initial.buffers is not None:  # its statistics, until it shows others
-            buffers = load_worker(Codec(self.solver.records), self.solver, self.world, saved)[2]
-            self.processes.board.publish(i, None, buffers)
-        self.processes.start_worker(i, life, how, saved)
-
-    def _bring(self, i: int) -> None:
-        """A worker joins: at once or, where the server is lost, with the next one."""
-        if self._between_servers:
-            self.presence.there.add(i)
-        else:
-            self._start_worker(i, "joins")
-
-    def _depart(self, gone: m.WorkerGone) -> None:
-        """A worker has gone: restarted if it was lost and the options say so."""
-        i = gone.worker
-        self.presence.go(i, self.now)
-        how = "no exit code" if self._between_servers else self.processes.exit_of("worker", i)
-        unmeant = gone.lost and not gone.meant and i not in self.staffing.leaving
-        wanted = self.options.on_loss == "restart" and self.solver.takes_in and not self._halted
-        comes_back = unmeant and wanted and self._losses < self.options.restarts
-        if not gone.meant or not gone.lost:  # what the description of the cluster takes, it brings back
-            self.staffing.gone(i, lost=gone.lost, comes_back=comes_back)
-        else:
-            self.staffing.taken(i)
-        if not unmeant:
-            return
-        self._losses += 1
-        now = comes_back and self.processes.room(i)
-        where = "" if gone.batch is None else f" at batch {gone.batch}"
-        becomes = "restarted" if now else "there is no place for it now" if comes_back else "left out"
-        self.incidents.append(f"worker {i} was lost{where} ({how}); {becomes}")
-        if now:
-            self._bring(i)
-        if 0 < len(self.presence.there) < self.options.floor:
-            raise RunError(
-                f"{len(self.presence.there)} workers are left, fewer than local.floor={self.options.floor}: what is "
-                "saved goes on with offbeat resume"
-            )
-
-    @property
-    def _others_come(self) -> bool:
-        """Nobody is there now: whether it is worth waiting."""
-        if any(e.kind == "join" and e.at > self.now for e in self.cluster.events):
-            return True
-        if self._alone is None:
-            self._alone = monotonic()
-        return bool(self.staffing.missing(set())) and monotonic() - self._alone < self.options.patience_seconds
-
     def _failure(self, rank: int, why: str) -> OffbeatError:
         who = "the server" if rank < 0 else f"worker {rank}"
         return RunError(f"{who} failed{self._batch(rank) if rank >= 0 else ''}: {why}")
@@ -404,12 +303,6 @@ class RealEngine(Observed):
             f"the server {how} after update {reached}; restarted from update {self.updates}, {lost or 'nothing'} lost"
         )
         self._open_server()
-
-    def _has_ended(self, i: int) -> bool:
-        """Whether a worker that the lost server told us nothing of any more has done its part, or is left out."""
-        left_out = self.options.on_loss != "restart" and any(e[1:3] == ("lost", i) for e in self.mirror.journal)
-        quota = self.options.quota
-        return left_out or (quota is not None and bool(self.processes.board.samples[i] >= quota))
 
 
 def _no_wishes() -> None:
