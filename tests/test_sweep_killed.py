@@ -1,6 +1,7 @@
 """A sweep whose parent is killed goes on where it was, and ends as one that was not."""
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -28,8 +29,10 @@ def sweep(folder: Path, out: str) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, start_new_session=True)
 
 
-def done(folder: Path) -> int:
-    return len(list(folder.glob("cells/*/weights.safetensors")))
+def done(folder: Path) -> list[Path]:
+    """The weights of cells that say they are done: those are written before it is said."""
+    said = [p for p in folder.glob("cells/*/run.json") if json.loads(p.read_text())["status"] == "done"]
+    return [p.with_name("weights.safetensors") for p in said]
 
 
 def members(session: int) -> list[int]:
@@ -52,7 +55,7 @@ def test_a_sweep_killed_twice_has_the_table_of_one_that_was_not(tmp_path):
     for least in (1, 4):
         parent = sweep(tmp_path, "killed")
         until = time.monotonic() + 200
-        while done(tmp_path / "killed") < least and parent.poll() is None:
+        while len(done(tmp_path / "killed")) < least and parent.poll() is None:
             assert time.monotonic() < until, "no cell was finished in time"
             time.sleep(0.01)
         os.kill(parent.pid, signal.SIGKILL)
@@ -61,7 +64,7 @@ def test_a_sweep_killed_twice_has_the_table_of_one_that_was_not(tmp_path):
         while members(parent.pid):
             assert time.monotonic() < end, "its workers did not end with it"
             time.sleep(0.01)
-    before = {p: p.stat().st_mtime_ns for p in (tmp_path / "killed").glob("cells/*/weights.safetensors")}
+    before = {p: p.stat().st_mtime_ns for p in done(tmp_path / "killed")}
     assert sweep(tmp_path, "killed").wait(300) == 0
     assert all(p.stat().st_mtime_ns == t for p, t in before.items()), "what was done is not run again"
     keys = ["solver.name", "optimizer.lr", "seed"]
