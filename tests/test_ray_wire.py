@@ -16,6 +16,7 @@ from offbeat.engines.ray import ray_messages as r
 from offbeat.engines.ray import wire
 from offbeat.engines.ray.frames import Frames, WrongMessageError
 from offbeat.engines.ray.host_clock import Alignment
+from offbeat.engines.ray.near_sockets import NearPeer, NearServer
 from offbeat.engines.ray.ray_hub import RayHub
 from offbeat.engines.ray.remote_board import RemoteBoard, row_of, set_row
 from offbeat.engines.ray.sockets import ZmqPeer, ZmqServer
@@ -238,11 +239,21 @@ def site():
     return Site(setup, task, initial, board)
 
 
-@pytest.fixture(params=[False, True], ids=["in the clear", "encrypted"])
+@pytest.fixture(params=["in the clear", "encrypted", "on one machine"])
 def server(request):
-    made = ZmqServer("127.0.0.1", request.param, 1 << 20)
+    made = ZmqServer("127.0.0.1", request.param == "encrypted", 1 << 20)
+    if request.param == "on one machine":
+        made = NearServer(made)
     yield made
     made.close()
+
+
+def connected(server, identity):
+    return (
+        NearPeer(server.name, identity)
+        if isinstance(server, NearServer)
+        else ZmqPeer(server.address, identity, 1 << 20)
+    )
 
 
 @pytest.fixture
@@ -255,7 +266,7 @@ class FakeWorker:
 
     def __init__(self, server, rank=0, life=1, secret=SECRET):
         self.letters = Letters(key_of(secret, rank, life), rank, life, r.HeardByWorker, to_server=True)
-        self.socket = ZmqPeer(server.address, identity_of(secret, rank, life), 1 << 20)
+        self.socket = connected(server, identity_of(secret, rank, life))
 
     def say(self, message, frames=(), row=None):
         self.socket.send(self.letters.seal(message, list(frames), row=row))
@@ -321,8 +332,8 @@ def test_a_stranger_gets_nowhere(hub, server, site):
     """Not with another secret, not with rubbish, not under a worker's name."""
     strangers = [
         FakeWorker(server, secret=b"t" * 32),
-        ZmqPeer(server.address, b"somebody", 1 << 20),
-        ZmqPeer(server.address, identity_of(SECRET, 1, 1), 1 << 20),
+        connected(server, b"somebody"),
+        connected(server, identity_of(SECRET, 1, 1)),
     ]
     strangers[0].say(r.Hello("joins"))
     strangers[1].send([b"rubbish"])
@@ -372,7 +383,7 @@ def test_a_wrong_gradient_ends_its_worker_and_not_the_run(hub, server, site):
 
 
 def test_nobody_is_answered_before_the_control_has_what_was_done(hub, server):
-    worker, control = FakeWorker(server), ZmqPeer(server.address, identity_of(SECRET, r.CONTROL, 1), 1 << 20)
+    worker, control = FakeWorker(server), connected(server, identity_of(SECRET, r.CONTROL, 1))
     to_server = Letters(key_of(SECRET, r.CONTROL, 1), r.CONTROL, 1, r.HeardByControl, to_server=True)
     control.send(to_server.seal(m.Go(1.0, 1.0, 1.0, 1.0)))
     heard(hub)  # now the server can reach it

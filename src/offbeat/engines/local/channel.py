@@ -8,9 +8,9 @@ from typing import Any
 
 from msgspec import msgpack
 
+from offbeat.engines.real.pieces import LONGEST, Assembly, pieces
 from offbeat.engines.real.transport import Closed
 
-_CHUNK = 60_000
 _encode = msgpack.Encoder().encode
 
 
@@ -23,7 +23,7 @@ class Channel:
     def __init__(self, sock: socket.socket, hears: Any) -> None:
         self.sock = sock
         self._decode = msgpack.Decoder(hears).decode
-        self._parts: list[bytes] = []
+        self._coming = Assembly()
         self._comes = select.poll()
         self._comes.register(sock, select.POLLIN)
 
@@ -44,13 +44,11 @@ class Channel:
         self.sock.close()
 
     def send(self, message: Any, *fds: int) -> None:
-        """Waits while the other end is behind; long messages go in pieces, the last one marked."""
-        data, at = _encode(message), 0
+        """Waits while the other end is behind."""
+        *first, last = pieces(_encode(message))
         try:
-            while len(data) - at > _CHUNK:
-                self.sock.sendall(b"+" + data[at : at + _CHUNK])
-                at += _CHUNK
-            last = b"." + (data[at:] if at else data)
+            for piece in first:
+                self.sock.sendall(piece)
             if fds:
                 self.sock.sendmsg([last], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
             else:
@@ -72,17 +70,13 @@ class Channel:
             fds: list[int] = []
             try:
                 if count:
-                    data, fds, _, _ = socket.recv_fds(self.sock, _CHUNK + 64, count)
+                    data, fds, _, _ = socket.recv_fds(self.sock, LONGEST, count)
                 else:
-                    data = self.sock.recv(_CHUNK + 64)
+                    data = self.sock.recv(LONGEST)
             except ConnectionResetError:
                 continue  # it has gone without reading all of ours; what it said before that is still to come
             if not data:
                 raise Closed
-            if data[:1] == b"." and not self._parts:  # nearly all of them
-                return self._decode(memoryview(data)[1:]), fds
-            self._parts.append(data[1:])
-            if data[:1] == b".":
-                whole = b"".join(self._parts)
-                self._parts.clear()
+            whole = self._coming.take(data)
+            if whole is not None:
                 return self._decode(whole), fds

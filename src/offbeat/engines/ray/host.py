@@ -4,6 +4,7 @@ import gc
 import os
 import platform
 import sys
+from contextlib import suppress
 from importlib.metadata import version
 from threading import Event
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from offbeat.engines.ray import common_memory
 from offbeat.engines.ray import ray_messages as r
 from offbeat.engines.ray.actor_transport import ActorPeer, ActorServer
 from offbeat.engines.ray.common_memory import CommonMemory
+from offbeat.engines.ray.near_sockets import NearPeer, NearServer
 from offbeat.engines.ray.ray_hub import RayHub
 from offbeat.engines.ray.ray_port import RayPort
 from offbeat.engines.ray.remote_board import RemoteBoard, set_row
@@ -120,6 +122,9 @@ class Host:
         else:
             server = ZmqServer(node_address(), encrypt, x.nbytes)
             self._socket, address = server, server.address
+            if self._memory is not None:
+                self._socket = near = NearServer(server)
+                address = address._replace(near=near.name)
         return address._replace(node=node_address(), memory=None if self._memory is None else self._memory.handle)
 
     def serve(self, order: ServerOrder) -> Parting:
@@ -160,12 +165,8 @@ class Host:
         self._over.clear()
         site, board = self._site()
         letters = Letters(order.key, order.rank, order.life, r.HeardByWorker, to_server=True)
-        socket: PeerSocket
-        if order.address.endpoint:
-            socket = ZmqPeer(order.address, order.identity, self._vector_bytes)
-        else:
-            socket = self._inbox = ActorPeer(order.server, order.identity)
         memory = order.address.open_memory(node_address())
+        socket = self._connect(order, near=memory is not None)
         port = RayPort(site, board, order.rank, socket, letters, self._over, memory)
         error = 0.0
         try:
@@ -179,6 +180,16 @@ class Host:
         finally:
             socket.close()
         return Parting(*port.leftover(), error)
+
+    def _connect(self, order: WorkerOrder, *, near: bool) -> PeerSocket:
+        """A line to the server; the shortest, if it is on this machine."""
+        if not order.address.endpoint:
+            self._inbox = made = ActorPeer(order.server, order.identity)
+            return made
+        if near and order.address.near:
+            with suppress(OSError):
+                return NearPeer(order.address.near, order.identity)
+        return ZmqPeer(order.address, order.identity, self._vector_bytes)
 
     def deliver(self, identity: bytes, frames: list[Any]) -> None:
         """A message that comes through Ray's own calls."""

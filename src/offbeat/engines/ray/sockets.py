@@ -14,13 +14,14 @@ _ROOM = 64 << 20  # bytes beyond the vectors that a message may have
 class Address(NamedTuple):
     """Where a server is to be found, and its public key where messages are encrypted.
 
-    Those on its machine, `node`, find memory that they share with it.
+    Those on its machine, `node`, find memory that they share with it, and a Unix socket of this name.
     """
 
     endpoint: str
     server_key: bytes | None = None
     node: str = ""
     memory: Handle | None = None
+    near: str = ""
 
     def open_memory(self, node: str) -> CommonMemory | None:
         """What we on machine `node` share with the server; None if it is on another one."""
@@ -52,24 +53,25 @@ class ZmqServer:
 
     def __init__(self, host: str, encrypt: bool, vector_bytes: int) -> None:
         self._context = zmq.Context()
-        self._socket = _prepared(self._context.socket(zmq.ROUTER), vector_bytes)
-        self._socket.router_mandatory = 0  # who is gone is noticed elsewhere
+        self.most = _most(vector_bytes)
+        self.socket = _prepared(self._context.socket(zmq.ROUTER), vector_bytes)
+        self.socket.router_mandatory = 0  # who is gone is noticed elsewhere
         public = None
         if encrypt:
             public, secret = zmq.curve_keypair()
-            self._socket.curve_server = True
-            self._socket.curve_secretkey = secret
-        port = self._socket.bind_to_random_port(f"tcp://{host}")
+            self.socket.curve_server = True
+            self.socket.curve_secretkey = secret
+        port = self.socket.bind_to_random_port(f"tcp://{host}")
         self.address = Address(f"tcp://{host}:{port}", public)
 
     def receive(self, timeout_seconds: float) -> tuple[bytes, list[Any]] | None:
-        if not self._socket.poll(_milliseconds(timeout_seconds)):
+        if not self.socket.poll(_milliseconds(timeout_seconds)):
             return None
-        identity, *frames = self._socket.recv_multipart(copy=False)
+        identity, *frames = self.socket.recv_multipart(copy=False)
         return bytes(identity), [f.buffer for f in frames]
 
     def send(self, identity: bytes, frames: Sequence[Any]) -> None:
-        _send(self._socket, [identity, *frames])
+        _send(self.socket, [identity, *frames])
 
     def close(self) -> None:
         self._context.destroy(linger=1000)
@@ -101,9 +103,14 @@ class ZmqPeer:
 
 def _prepared(socket: Any, vector_bytes: int) -> Any:
     """A stranger cannot make us take more than a message may have; nobody waits to send."""
-    socket.maxmsgsize = 8 * vector_bytes + _ROOM
+    socket.maxmsgsize = _most(vector_bytes)
     socket.sndhwm = socket.rcvhwm = 0
     return socket
+
+
+def _most(vector_bytes: int) -> int:
+    """Bytes of a message."""
+    return 8 * vector_bytes + _ROOM
 
 
 def _send(socket: Any, frames: Sequence[Any]) -> None:
