@@ -76,7 +76,11 @@ def test_both_ends_may_have_much_to_say_at_once(server):
 
 
 def test_the_last_words_are_heard_and_then_nothing(server):
+    """Also those of one who has not read all that was said to it."""
     peer = NearPeer(server.name, b"near")
+    peer.send([b"hello"])
+    heard(server)
+    server.send(b"near", [b"unread"])
     peer.send([b"one"])
     peer.send([b"two"])
     peer.close()

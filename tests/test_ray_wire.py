@@ -1,6 +1,6 @@
 """Messages between machines: nobody without the key makes, repeats, reorders or cuts one."""
 
-from threading import Event
+from threading import Event, Thread
 
 import pytest
 import torch
@@ -15,9 +15,10 @@ from offbeat.engines.cluster import Cluster
 from offbeat.engines.ray import ray_messages as r
 from offbeat.engines.ray import wire
 from offbeat.engines.ray.frames import Frames, WrongMessageError
-from offbeat.engines.ray.host_clock import Alignment
+from offbeat.engines.ray.host_clock import Alignment, kernel_id
 from offbeat.engines.ray.near_sockets import NearPeer, NearServer
 from offbeat.engines.ray.ray_hub import RayHub
+from offbeat.engines.ray.ray_port import RayPort
 from offbeat.engines.ray.remote_board import RemoteBoard, row_of, set_row
 from offbeat.engines.ray.sockets import ZmqPeer, ZmqServer
 from offbeat.engines.ray.vetting import vet
@@ -304,6 +305,30 @@ def test_a_worker_is_welcomed_and_heard(hub, server, site):
     assert said.message.payload.at is site.initial.x, "what both have is named, and not sent"
     assert site.board.draws[0] == 6
     worker.socket.close()
+
+
+def test_a_greeting_that_is_answered_twice_is_answered_once(server, site):
+    """Also where the second answer comes while the worker stands still."""
+    letters = Letters(key_of(SECRET, 0, 1), 0, 1, r.HeardByServer, to_server=False)
+    identity = identity_of(SECRET, 0, 1)
+    mine = Letters(key_of(SECRET, 0, 1), 0, 1, r.HeardByWorker, to_server=True)
+    port = RayPort(site, RemoteBoard(2, site.initial.x), 0, connected(server, identity), mine, Event())
+    welcome = r.Welcome(row(site, 0), None, kernel_id())
+    said = [welcome, r.Stand(), welcome, r.Resume(), welcome, m.Start()]
+
+    def serve():
+        server.receive(5.0)
+        for message in said:
+            server.send(identity, letters.seal(message))
+        while server.receive(0.2) is not None:
+            pass
+
+    serving = Thread(target=serve)
+    serving.start()
+    port.greet("begins")
+    assert isinstance(port.receive(5.0), m.Start)
+    serving.join()
+    port._socket.close()
 
 
 def test_a_long_gradient_comes_in_parts_and_others_are_heard_between_them(hub, server, site, small_parts):

@@ -38,10 +38,13 @@ class Caller:
         self._coming, self._most = Assembly(), most
 
     def receive(self) -> list[Any] | None:
-        """A message whose last piece is there; OSError where the line is at its end."""
-        piece = self.sock.recv(LONGEST)
+        """A message whose last piece is there; EOFError where the line is at its end."""
+        try:
+            piece = self.sock.recv(LONGEST)
+        except ConnectionResetError:  # it has gone without reading all of ours; what it said before is still to come
+            piece = self.sock.recv(LONGEST)
         if not piece or self._coming.size > self._most:
-            raise ConnectionResetError
+            raise EOFError
         if not self.identity:
             self.identity = piece[:_GREETING]
             return None
@@ -98,7 +101,7 @@ class NearServer:
                 frames = caller.receive()
             except BlockingIOError:
                 return None
-            except (OSError, MsgspecError):
+            except (EOFError, OSError, MsgspecError):
                 self._part(caller)  # whether its process has ended is Ray's to say
                 return None
             if caller.identity not in self._by_identity:

@@ -205,7 +205,7 @@ class RayPort:
                 return
             if found is not None and type(found[0]) is r.Stand:  # it was told to go on, and that was lost with a server
                 self._show(r.Standing)
-            elif found is not None and type(found[0]) is not r.Looked:
+            elif found is not None and type(found[0]) not in self._passing:
                 self._inbox.append(found)
 
     def _read(self, timeout_seconds: float) -> tuple[Any, list[Any]] | None:
