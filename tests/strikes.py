@@ -170,6 +170,21 @@ def contents(folder: Path) -> dict[str, Any]:
     return found
 
 
+def differences(found: dict[str, Any], whole: dict[str, Any]) -> list[str]:
+    """In which files two folders differ, a short line each: a failure need not print both."""
+    told = [f"{name} is missing" for name in sorted(whole.keys() - found.keys())]
+    told += [f"{name} should not be there" for name in sorted(found.keys() - whole.keys())]
+    for name in sorted(found.keys() & whole.keys()):
+        (mode, value), (expected, other) = found[name], whole[name]
+        if mode != expected:
+            told.append(f"{name} has the mode {mode}, not {expected}")
+        if value != other:
+            alike = next((k for k, (a, b) in enumerate(zip(value, other, strict=False)) if a != b), 0)
+            at = max(0, alike - 30)
+            told.append(f"{name} says {value[at : at + 60]}, not {other[at : at + 60]}")
+    return told
+
+
 def _timeless(node: Any) -> Any:
     if isinstance(node, dict):
         return {k: _timeless(v) for k, v in node.items() if k not in _OF_THE_WALL}

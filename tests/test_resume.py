@@ -21,8 +21,10 @@ import offbeat
 import resume_targets
 from harness import USABLE, Stop, build, cluster, mlp_task
 from offbeat.core.budget import Amount, Budget
+from offbeat.core.codec import Codec
 from offbeat.core.errors import StoreError
 from offbeat.core.format import FORMAT
+from offbeat.engines.real.checkpoint import pack, unpack
 from offbeat.engines.sim import Sim
 from offbeat.folders.tensor_files import read_tensors
 from offbeat.lab.runs.execute import execute
@@ -205,6 +207,17 @@ def test_a_checkpoint_stores_a_shared_vector_once():
     sim.save(tensors)
     # All 50 have read the same x: it, the initial one and the master.
     assert len([t for t in tensors.values() if t.numel() == 8]) <= 4
+
+
+def test_vectors_of_a_checkpoint_lie_in_memory_as_new_ones_do(tmp_path):
+    """Sums of numbers that begin elsewhere are rounded otherwise: torch begins where 64 bytes do."""
+    odd = {f"t{k}": torch.arange(7.0 + 3 * k) for k in range(8)}
+    folder = Folder(tmp_path)
+    folder.write_tensors("checkpoint.safetensors", odd, "{}")
+    read, _ = read_tensors(tmp_path, "checkpoint.safetensors", dict)
+    sent = unpack(Codec(), *pack(Codec(), odd))
+    assert all(torch.equal(found[name], odd[name]) for found in (read, sent) for name in odd)
+    assert {t.data_ptr() % 64 for found in (read, sent) for t in found.values()} == {0}
 
 
 def test_a_timing_only_simulation_can_be_restored_too():

@@ -67,7 +67,10 @@ def read_embeddings(folder: Path) -> tuple[tuple[str, ...], torch.Tensor]:
 
 
 def read_tensors(folder: Path, name: str, kind: type[T]) -> tuple[dict[str, torch.Tensor], T]:
-    """All tensors, and the note in the file's metadata as a value of that type."""
+    """All tensors, in memory of their own, and the note in the file's metadata as a value of that type.
+
+    Where they lie in the file is where torch would begin none, and sums of them could have other bits.
+    """
     path = folder / name
     try:
         with opened(folder, name, room()), safe_open(path, framework="pt") as f:
@@ -75,7 +78,7 @@ def read_tensors(folder: Path, name: str, kind: type[T]) -> tuple[dict[str, torc
             if len(written) > MOST_JSON:
                 raise ValueError("its note is too long")
             note = msgspec.convert(json.loads(written), kind)
-            return {k: f.get_tensor(k) for k in f.keys()}, note  # noqa: SIM118
+            return {k: f.get_tensor(k).clone() for k in f.keys()}, note  # noqa: SIM118
     except FileNotFoundError:
         raise StoreError(f"{folder} has no {name}") from None
     except json.JSONDecodeError:

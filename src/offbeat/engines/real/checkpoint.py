@@ -57,7 +57,8 @@ def pack(codec: Codec, tree: Any) -> tuple[Any, bytes]:
 
 
 def unpack(codec: Codec, encoded: Any, tensors: bytes) -> Any:
-    return codec.decode(encoded, load(tensors))
+    """Tensors in memory of their own, as torch lays it: sums could have other bits otherwise."""
+    return codec.decode(encoded, {name: t.clone() for name, t in load(tensors).items()})
 
 
 def save_worker(codec: Codec, rounds: Rounds, buffers: Buffers) -> SavedWorker:
