@@ -188,7 +188,7 @@ def test_in_a_notebook_the_library_comes_once_and_every_page_is_drawn(tab, tmp_p
     monkeypatch.setattr("offbeat.report.pages.page._CARRIED", set())
     make(tmp_path / "run")
     shown = [build(find([tmp_path / "run"]))._repr_html_() for _ in range(3)]
-    assert len(shown[0]) > 1_000_000 > 10 * len(shown[1])
+    assert len(shown[0]) > 600_000 > 5 * len(shown[1])
     frames = "[...document.querySelectorAll('iframe')].map(f => f.contentDocument)"
     drawn, gone = (
         "d.documentElement.dataset.ready === 'true'",

@@ -27,8 +27,9 @@ from offbeat.report.notebook import Plots
 from offbeat.report.numbers import normal_share
 from offbeat.report.pages import several, single
 from offbeat.report.pages.build import build, report
+from offbeat.report.pages.library import FLAT
 from offbeat.report.pages.outcomes import outcomes
-from offbeat.report.pages.page import FLAT, Page, Section
+from offbeat.report.pages.page import Page, Section
 from offbeat.report.read import load
 from offbeat.report.tables import Table
 from offbeat.report.targets import find_target, time_to
@@ -450,11 +451,11 @@ def test_a_page_holds_no_more_of_plotly_than_it_draws_with(tmp_path):
     kinds = {t["type"] for c in flat.charts for f in c.views.values() for t in spec(f)["data"]}
     assert kinds <= {"scatter", "bar", "heatmap", "contour"}
     assert "plotly.js (cartesian - minified)" in flat.html()
-    assert len(flat.html()) < 2e6
+    assert len(flat.html()) < 1e6, "about 0.7 MB of it are the library, which is packed"
     surface = Figure("s", Axis("x"), Axis("y"), (Surface([0, 1], [0, 1], [[0, 1], [1, 2]], "loss"),))
     spatial = Page("s", [], [Section("s", [Chart.of("s", surface)])])
     assert "plotly.js (cartesian - minified)" not in spatial.html()
-    assert len(spatial.html()) > 4e6
+    assert len(spatial.html()) > 1e6
 
 
 def test_the_part_of_plotly_is_of_the_version_that_is_pinned():

@@ -4,20 +4,16 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 
-from offbeat.core.errors import ConfigError, StoreError
+from offbeat.core.errors import StoreError
 from offbeat.report.draw import style
 from offbeat.report.draw.as_plotly import spec
 from offbeat.report.draw.figure import Chart, Path3, Surface
+from offbeat.report.pages.library import Kind, asset, scripts
 from offbeat.report.tables import Table, cell
 
-FLAT = "plotly-cartesian-4.1.1.min.js"
-"""plotly.js-cartesian-dist-min as published (MIT; its licence lies beside it): bars, lines, heat maps, contours."""
-
-
-_CARRIED: set[str] = set()
+_CARRIED: set[Kind] = set()
 """Which libraries a page of this process has brought to the notebook."""
 
 
@@ -72,25 +68,22 @@ class Page:
         return path
 
     def html(self) -> str:
-        sources = (_plotly(spatial=self._spatial), _asset("page.js"))
-        return "".join(self._parts("".join(f"<script>{source}</script>" for source in sources)))
+        return "".join(self._parts(scripts(self._kind)))
 
     def _repr_html_(self) -> str:
         """In a notebook the library that draws comes with the first page, and the others take it from there."""
-        kind = "spatial" if self._spatial else "flat"
-        library = "" if kind in _CARRIED else _plotly(spatial=self._spatial)
-        _CARRIED.add(kind)
-        page = "".join(self._parts(_in_a_frame(kind, library)))
+        page = "".join(self._parts(scripts(self._kind, brought=self._kind not in _CARRIED)))
+        _CARRIED.add(self._kind)
         return f'<iframe srcdoc="{escape(page)}" style="width:100%;height:720px;border:0"></iframe>'
 
-    def _parts(self, scripts: str) -> Iterator[str]:
+    def _parts(self, code: str) -> Iterator[str]:
         links = "".join(f'<a href="#s{i}">{escape(s.title)}</a>' for i, s in enumerate(self.sections) if s.title)
         yield "<!doctype html>\n"
         yield '<html lang="en"><head><meta charset="utf-8">'
         yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
         yield f"<title>{escape(self.title)}</title>"
         yield '<link rel="icon" href="data:,">'  # no request for an icon
-        yield f"<style>{_asset('page.css')}</style></head><body>"
+        yield f"<style>{asset('page.css')}</style></head><body>"
         yield f'<div class="top"><b>offbeat</b><nav>{links}</nav><button id="theme" type="button">Dark</button></div>'
         yield f"<main><h1>{escape(self.title)}</h1>"
         yield from (f'<p class="lead">{escape(p)}</p>' for p in self.lead)
@@ -103,7 +96,7 @@ class Page:
             yield from self._section(i, section)
         yield f"<footer>{escape(self.foot)}</footer></main>"
         yield f'<script type="application/json" id="figures">{self._data()}</script>'
-        yield f"{scripts}</body></html>\n"
+        yield f"{code}</body></html>\n"
 
     def _section(self, i: int, section: Section) -> Iterator[str]:
         yield f'<section id="s{i}">'
@@ -139,10 +132,9 @@ class Page:
         return f'<i class="dot" style="background:light-dark({light},{dark})"></i>'
 
     @property
-    def _spatial(self) -> bool:
-        """Whether a figure needs a third dimension."""
+    def _kind(self) -> Kind:
         marks = (m for c in self.charts for f in c.views.values() for m in f.marks)
-        return any(isinstance(m, Surface | Path3) for m in marks)
+        return "spatial" if any(isinstance(m, Surface | Path3) for m in marks) else "flat"
 
     def _data(self) -> str:
         charts = {c.key: {"views": {label: spec(f) for label, f in c.views.items()}} for c in self.charts}
@@ -153,13 +145,6 @@ class Page:
         text = json.dumps({"charts": charts, "tables": tables, "palettes": palettes}, separators=(",", ":"))
         # Inside <script> nothing may look like markup.
         return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _in_a_frame(kind: str, library: str) -> str:
-    """Scripts of a page in a notebook's frame: it brings the library to the notebook, or waits for it there."""
-    bring = f'<script type="text/plain" id="library">{library}</script>' if library else ""
-    code = f'<script type="text/plain" id="code">{_asset("page.js")}</script>'
-    return f'{bring}{code}<script data-kind="{kind}">{_asset("frame.js")}</script>'
 
 
 def _tile(tile: Tile) -> str:
@@ -193,19 +178,3 @@ def _tools(table: Table) -> str:
         for form, name in forms.items()
     )
     return f'<span class="tools">{"".join(buttons)}</span>'
-
-
-def _asset(name: str) -> str:
-    return files("offbeat.report").joinpath("assets", name).read_text(encoding="utf-8")
-
-
-def _plotly(*, spatial: bool) -> str:
-    """The library that draws: the part for flat figures comes with us, all of it (5 MB) with the Python package."""
-    if not spatial:
-        return _asset(FLAT)
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError:
-        raise ConfigError("surfaces need plotly: pip install 'offbeat[figures]'") from None
-    code: str = get_plotlyjs()
-    return code.replace("</script", "<\\/script")
