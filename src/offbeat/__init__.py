@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from offbeat.lab.runs.result import Run as Run
     from offbeat.lab.studies.calibrate import Calibration as Calibration
     from offbeat.lab.studies.calibrate import calibrate as calibrate
-    from offbeat.lab.studies.clocking import Timings as Timings
     from offbeat.lab.studies.clocking import time as time
     from offbeat.lab.studies.comparing import Comparison as Comparison
     from offbeat.lab.studies.comparing import compare as compare
@@ -60,6 +59,7 @@ if TYPE_CHECKING:
     from offbeat.lab.studies.sweep import Sweep as Sweep
     from offbeat.lab.studies.sweep import sweep as sweep
     from offbeat.lab.studies.timing import simulate as simulate
+    from offbeat.lab.studies.timings import Timings as Timings
     from offbeat.lab.validation.validate import Validation as Validation
     from offbeat.lab.validation.validate import validate as validate
     from offbeat.optim.delayed import Delayed as Delayed
@@ -132,11 +132,12 @@ _NAMES = {
     "offbeat.lab.runs.result": ("Run",),
     "offbeat.lab.runs.another_number": ("scale",),
     "offbeat.lab.studies.calibrate": ("Calibration", "calibrate"),
-    "offbeat.lab.studies.clocking": ("Timings", "time"),
+    "offbeat.lab.studies.clocking": ("time",),
     "offbeat.lab.studies.comparing": ("Comparison", "compare"),
     "offbeat.lab.studies.more_workers": ("Scaling",),
     "offbeat.lab.studies.sweep": ("Sweep", "sweep"),
     "offbeat.lab.studies.timing": ("simulate",),
+    "offbeat.lab.studies.timings": ("Timings",),
     "offbeat.lab.validation.validate": ("Validation", "validate"),
     "offbeat.optim.delayed": ("Delayed",),
     "offbeat.report.pages.build": ("report",),

@@ -89,7 +89,7 @@ def show_timing(out: Console, s: dict[str, Any]) -> None:
 
 def show_timings(out: Console, found: "Sequence[dict[str, Any]]") -> None:
     """Several rules on one cluster: samples a second compare them, updates a second do not."""
-    from offbeat.lab.studies.clocking import COLUMNS, WHAT_COUNTS, legible_row
+    from offbeat.lab.studies.timings import COLUMNS, WHAT_COUNTS, legible_row
 
     table = Table(box=None, pad_edge=False)
     for name in COLUMNS:

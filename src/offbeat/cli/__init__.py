@@ -25,6 +25,7 @@ from offbeat.cli import (
     scale,
     store,
     studies,
+    sweeps,
     timing,
     validation,
 )
@@ -90,7 +91,7 @@ app.command()(runs.resume)
 app.command()(scale.scale)
 app.command()(runs.show)
 app.command()(studies.compare)
-app.command()(studies.sweep)
+app.command()(sweeps.sweep)
 app.command()(timing.time)
 app.command()(papers.reproduce)
 app.command()(papers.claims)

@@ -61,6 +61,8 @@ ClusterOpt = Annotated[
     ),
 ]
 DataOpt = Annotated[str | None, typer.Option(help="what the task is trained on, where it can be chosen: text8, a file")]
+SavesOpt = Annotated[float | None, typer.Option(help="weight snapshots along the way")]
+DivergenceOpt = Annotated[str | None, typer.Option(help="what a run that diverges does: stop or continue")]
 TrustOpt = Annotated[
     bool, typer.Option("--trust", help="run the code that the folder names, although it was not made here by you")
 ]

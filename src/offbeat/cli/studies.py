@@ -1,7 +1,6 @@
-"""`offbeat compare`, `demo`, `sweep`: many runs side by side."""
+"""`offbeat compare` and `demo`: many runs side by side; and what `sweep` shares with them."""
 
 import json
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,7 +16,9 @@ from offbeat.cli.options import (
     ClusterOpt,
     ComputeOpt,
     CpusOpt,
+    DataOpt,
     DelayOpt,
+    DivergenceOpt,
     DryOpt,
     EngineOpt,
     GlobalBatchOpt,
@@ -25,15 +26,15 @@ from offbeat.cli.options import (
     LatencyOpt,
     OnOpt,
     ProcessesOpt,
+    SavesOpt,
     SetEachOpt,
-    SetOpt,
     TaskArg,
     UntilOpt,
     WorkersOpt,
     read_settings,
     read_values,
 )
-from offbeat.cli.output import EXIT, json_safe, print_estimate
+from offbeat.cli.output import json_safe, print_estimate
 from offbeat.core.errors import ConfigError, OffbeatError
 from offbeat.core.interruption import exit_code
 
@@ -59,6 +60,9 @@ def compare(
     bandwidth: BandwidthOpt = None,
     settings: SetEachOpt = None,
     seeds: Annotated[int, typer.Option(help="how many seeds each")] = 1,
+    data: DataOpt = None,
+    saves_per_epoch: SavesOpt = None,
+    on_divergence: DivergenceOpt = None,
     target: Annotated[str | None, typer.Option(help="measure the time to: accuracy=0.9")] = None,
     out: Annotated[Path | None, typer.Option(help="folder for the runs and the picture")] = None,
     processes: ProcessesOpt = None,
@@ -87,14 +91,21 @@ def compare(
         bandwidth=bandwidth,
         engine=engine,
         address=address,
+        data=data,
+        saves_per_epoch=saves_per_epoch,
+        on_divergence=on_divergence,
     )
-    if seeds < 1:
-        raise ConfigError(f"--seeds must be a number from 1, got {seeds}")
+    check_seeds(seeds)
     made = plan(values, solvers, seeds, target or until, out, read_settings(settings))
     if dry_run:
         estimate(made, where, as_json)
     else:
         _show(made, where, again=again, as_json=as_json)
+
+
+def check_seeds(seeds: int) -> None:
+    if seeds < 1:
+        raise ConfigError(f"--seeds must be a number from 1, got {seeds}")
 
 
 def where_of(on: str, processes: int | None, address: str | None, cpus: float | None) -> "tuple[Where, str | None]":
@@ -194,58 +205,3 @@ def demo(
     }
     settings = {f"{solver}:{key}": value for solver, mine in own.items() for key, value in mine.items()}
     _show(plan(values, list(own), 3, "accuracy=0.9", out, settings), HERE, again=again, as_json=False)
-
-
-def sweep(
-    file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="a run's configuration with a [sweep] section")],
-    out: Annotated[Path | None, typer.Option(help="folder of the sweep (default: sweeps/<name of the file>)")] = None,
-    engine: EngineOpt = None,
-    cluster: ClusterOpt = None,
-    workers: WorkersOpt = None,
-    budget: BudgetOpt = None,
-    compute: ComputeOpt = None,
-    delay: DelayOpt = None,
-    latency: LatencyOpt = None,
-    bandwidth: BandwidthOpt = None,
-    settings: SetOpt = None,
-    processes: ProcessesOpt = None,
-    on: OnOpt = "here",
-    address: AddressOpt = None,
-    cpus: CpusOpt = None,
-    again: AgainOpt = False,
-    dry_run: DryOpt = False,
-    as_json: JsonOpt = False,
-) -> None:
-    """A grid over any keys, times seeds. Started again it skips what is done and resumes what is not."""
-    from offbeat import terminal
-    from offbeat.lab.studies.sweep import plan_sweep
-
-    network = {"compute": compute, "delay": delay, "latency": latency, "bandwidth": bandwidth}
-    where, address = where_of(on, processes, address, cpus)
-    values = read_values(
-        str(file),
-        settings,
-        cluster=cluster,
-        budget=budget,
-        workers=workers,
-        engine=engine,
-        address=address,
-        **network,
-    )
-    made = plan_sweep(values, out, file)
-    if dry_run:
-        estimate(made, where, as_json)
-        return
-    finished = run_study(made, f"sweep {file.stem}", where, again=again, quiet=as_json)
-    if as_json:
-        print(json.dumps(json_safe(made.rows())))
-    else:
-        print(made)
-        terminal.show_best(terminal.console(), *made.ranking())
-        print(f"table  {made.folder / 'results.parquet'}")
-        print(f"page   offbeat report {shlex.quote(str(made.folder))} -o {shlex.quote(f'{file.stem}.html')}")
-    for failure in made.failures:
-        print(f"failed: {failure}", file=sys.stderr)
-    say_interrupted(finished)
-    if made.failures:
-        raise typer.Exit(EXIT["failed"])

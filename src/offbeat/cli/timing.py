@@ -25,8 +25,12 @@ from offbeat.core.errors import ConfigError
 from offbeat.core.legible import legible
 
 if TYPE_CHECKING:
-    from offbeat.lab.studies.clocking import Timings
     from offbeat.lab.studies.more_workers import Scaling
+    from offbeat.lab.studies.timings import Timings
+
+
+def _sim(incomplete: str) -> list[str]:
+    return ["sim"] if "sim".startswith(incomplete) else []
 
 
 def time(
@@ -36,6 +40,7 @@ def time(
             "--solver", "--solvers", help="the rule, or several separated by commas", autocompletion=solver_names
         ),
     ] = "asgd",
+    engine: Annotated[str | None, typer.Option(help="sim: the clock alone is virtual", autocompletion=_sim)] = None,
     cluster: ClusterOpt = None,
     workers: Annotated[
         str | None, typer.Option(help="their number, or several: 1..4096 (doubling), or 1,2,12", metavar="NUMBERS")
@@ -73,10 +78,11 @@ def time(
     gradients.
     """
     from offbeat import terminal
+    from offbeat.lab.studies.clocking import check_clock, what_would_run, with_server
     from offbeat.lab.studies.clocking import time as clock_alone
-    from offbeat.lab.studies.clocking import what_would_run, with_server
     from offbeat.lab.studies.more_workers import Scaling, check_suffix
 
+    check_clock(engine)
     chosen = with_server(read_settings(settings), server)
     counts = int(workers) if workers is not None and workers.strip().isdecimal() else workers
     if out is not None:

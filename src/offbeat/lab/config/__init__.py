@@ -5,7 +5,7 @@ from offbeat.lab.config.keys import combinations, known_keys, merge, put
 from offbeat.lab.config.make import make
 from offbeat.lab.config.objects import NONE, Objects, given_as_objects, say_objects
 from offbeat.lab.config.toml import parse_setting, read_toml, to_toml
-from offbeat.lab.config.words import say
+from offbeat.lab.config.words import keys_of, say
 
 __all__ = [
     "NONE",
@@ -13,6 +13,7 @@ __all__ = [
     "Objects",
     "combinations",
     "given_as_objects",
+    "keys_of",
     "known_keys",
     "make",
     "merge",

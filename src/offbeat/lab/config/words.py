@@ -1,10 +1,10 @@
 """The words of `offbeat run` and of `offbeat.train`, and the keys of a configuration that they stand for."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from offbeat.core.budget import Budget
-from offbeat.lab.config.keys import put
+from offbeat.lab.config.keys import LENGTHS, put
 
 KEYS: Mapping[str, str] = {
     "solver": "solver.name",
@@ -51,6 +51,12 @@ def say(values: dict[str, Any], words: Mapping[str, Any]) -> None:
             continue
         for key, part in _budget(value).items() if word == "budget" else [(KEYS[word], value)]:
             put(values, key, part)
+
+
+def keys_of(words: Iterable[str]) -> set[str]:
+    """The keys that words stand for."""
+    named = set(words)
+    return {KEYS[word] for word in named & set(KEYS)} | {f"budget.{unit}" for unit in LENGTHS if "budget" in named}
 
 
 def _budget(budget: Budget) -> dict[str, Any]:

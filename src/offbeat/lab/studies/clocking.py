@@ -2,11 +2,8 @@
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, overload
-
-import pyarrow as pa
 
 from offbeat.core.budget import Amount
 from offbeat.core.errors import ConfigError
@@ -17,55 +14,16 @@ from offbeat.lab.arguments import ClusterLike, SolverLike, must_be
 from offbeat.lab.clusters import find_cluster
 from offbeat.lab.config import put
 from offbeat.lab.config.objects import solver_name
-from offbeat.lab.runs.folder import metrics_table
+from offbeat.lab.engines import ENGINES, entry
 from offbeat.lab.studies.more_workers import ROUNDS, Scaling, parse_counts, scaling
-from offbeat.lab.studies.timing import Timed, rule_of, simulate
+from offbeat.lab.studies.timing import rule_of, simulate
+from offbeat.lab.studies.timings import Timings
 from offbeat.progress import scaling_progress, time_progress, watched
 
 USUAL: Mapping[str, Any] = {"workers": 100, "compute": "normal(1s, 0.2s)", "service": "1ms"}
 """The cluster where nobody says which."""
 _BYTES = 4
 """Of one parameter: a 32-bit float."""
-COLUMNS = ("solver", "samples/s", "updates/s", "staleness", "computing", "waiting")
-"""What a person sees of each rule."""
-WHAT_COUNTS = "Virtual seconds. A gradient is of one sample unless --batch says more; an update is of one or many."
-
-
-@dataclass(frozen=True)
-class Timings:
-    """What the clock alone says of each rule; `table` has a row for each, `timed` all there is to know of one."""
-
-    timed: Mapping[str, Timed]
-    """By solver, in the order in which they were named."""
-
-    @property
-    def summaries(self) -> list[dict[str, Any]]:
-        """Throughput, staleness, idle time, queueing: one dict a rule."""
-        return [found.summary for found in self.timed.values()]
-
-    @property
-    def table(self) -> pa.Table:
-        """One row a rule. Samples a second compare them: an update is of one gradient, or of many."""
-        return metrics_table(self.summaries)
-
-    def __repr__(self) -> str:
-        rates = ((s["solver"], s["samples_per_virtual_second"]) for s in self.summaries)
-        return ", ".join(f"{name}: {rate or 0:,.4g} samples a virtual second" for name, rate in rates)
-
-    def _repr_html_(self) -> str:
-        from offbeat.report.notebook import html_table
-
-        return html_table(COLUMNS, [legible_row(s) for s in self.summaries]) + f"<small>{WHAT_COUNTS}</small>"
-
-
-def legible_row(summary: Mapping[str, Any]) -> list[str]:
-    """The values of `COLUMNS`, as text."""
-    rates = [summary[k] for k in ("samples_per_virtual_second", "updates_per_virtual_second", "mean_staleness")]
-    shares = [summary[k] for k in ("computing_share", "idle_share")]
-    shown = ["-" if v is None else f"{v:,.4g}" for v in rates] + ["-" if v is None else f"{v:.1%}" for v in shares]
-    return [str(summary["solver"]), *shown]
-
-
 _BUDGET = "10000updates"
 Counts = str | Sequence[int]
 """Several numbers of workers."""
@@ -74,6 +32,7 @@ Counts = str | Sequence[int]
 class TimeWords(TypedDict, total=False):
     """The words of `time`, by keyword."""
 
+    engine: str | None
     budget: str | Amount | None
     compute: str | Iterable[str] | None
     delay: str | Iterable[str] | None
@@ -105,6 +64,7 @@ def time(
     cluster: ClusterLike = None,
     *,
     workers: int | Counts | None = None,
+    engine: str | None = None,
     budget: str | Amount | None = None,
     compute: str | Iterable[str] | None = None,
     delay: str | Iterable[str] | None = None,
@@ -129,6 +89,7 @@ def time(
             batches take normal(1s, 0.2s) and whose server takes 1 ms a message.
         workers: their number, whatever the cluster says; or several: `"1..4096"` doubles, `"1,2,12"` and `[1, 2, 12]`
             are these.
+        engine: `"sim"`, and no other: the clock alone is virtual.
         budget: `"10000updates"` or `"60s"` (virtual). 10,000 updates unless given; for several numbers of workers, 20
             gradients of each worker.
         compute: the time of a mini-batch, of all or by worker: `["10ms", "40ms@0"]`.
@@ -144,6 +105,7 @@ def time(
         settings: further keys of the cluster and of one solver: `{"cluster.feeder": "1ms", "solver.backups": 2}`.
         progress: whether progress is shown; in a notebook and on a terminal unless given.
     """
+    check_clock(engine)
     flags = {"compute": compute, "delay": delay, "latency": latency, "bandwidth": bandwidth, "service": service}
     counts = [] if workers is None else parse_counts(workers)
     machines, options = _cluster(cluster, flags, with_server(settings, server), counts)
@@ -161,6 +123,13 @@ def time(
         with time_progress(f"timing {name}", *reversed(next(iter(limit.items()))), quiet=quiet) as shown:
             found[name] = simulate(machines, rule, **limit, nbytes=nbytes, batch=batch, seed=seed, progress=shown)
     return Timings(found)
+
+
+def check_clock(engine: str | None) -> None:
+    """Refuses engines that compute."""
+    if engine is not None and entry(engine) is not ENGINES["sim"]:
+        nothing = f"it computes nothing that {engine} could run"
+        raise ConfigError(f"the clock alone is simulated (engine sim), got {engine!r}: {nothing}")
 
 
 def _limit(budget: str | Amount) -> dict[str, Any]:

@@ -9,7 +9,7 @@ grid = { "solver.name" = ["sync", "asgd"], "optimizer.lr" = [0.01, 0.05] }
 # or: list = [ { "solver.name" = "sync" }, { "solver.name" = "asgd", "optimizer.lr" = 0.01 } ]
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from html import escape
@@ -21,7 +21,7 @@ from offbeat.core.errors import ConfigError, unknown
 from offbeat.core.task import Task
 from offbeat.core.units import shown
 from offbeat.lab.arguments import ClusterLike, SolverLike, Words, check_words, said
-from offbeat.lab.config import NONE, Config, Objects, combinations, make, merge, put
+from offbeat.lab.config import NONE, Config, Objects, combinations, keys_of, make, merge, put
 from offbeat.lab.runs.address import address
 from offbeat.lab.runs.plan import build
 from offbeat.lab.runs.ready import try_out, try_target
@@ -116,16 +116,26 @@ def sweep(
     if grid is not None or points is not None:
         values.setdefault("sweep", {}).pop("grid", None)
         values["sweep"].pop("list", None)
-    merge(values, {"sweep": {k: _listed(v) for k, v in (("grid", grid), ("list", points), ("seeds", seeds)) if v}})
-    made = plan_sweep(values, out, task if isinstance(task, str | Path) else "the sweep", objects)
+    told = {"grid": grid or None, "list": points or None, "seeds": seeds}
+    merge(values, {"sweep": {k: _listed(v) for k, v in told.items() if v is not None}})
+    given = [word for word, value in {"solver": solver, **words}.items() if value is not None]
+    fixed = {*keys_of(given), *(settings or ())}
+    made = plan_sweep(values, out, task if isinstance(task, str | Path) else "the sweep", objects, fixed)
     made.run_in_python("sweep", where, again, progress)
     return made
 
 
-def plan_sweep(values: Mapping[str, Any], out: str | Path | None, what: str | Path, objects: Objects = NONE) -> Sweep:
+def plan_sweep(
+    values: Mapping[str, Any],
+    out: str | Path | None,
+    what: str | Path,
+    objects: Objects = NONE,
+    fixed: Collection[str] = (),
+) -> Sweep:
     """Every point of the section [sweep], with every seed, over the rest of the values. All is checked before it runs.
 
-    `what` is the file that they are from, whose name the folder then has, or whatever else errors should name.
+    `what` is the file that they are from, whose name the folder then has, or whatever else errors should name; `fixed`
+    are keys that were given a value beside it.
     """
     base = dict(values)
     section = base.pop("sweep", None)
@@ -138,6 +148,8 @@ def plan_sweep(values: Mapping[str, Any], out: str | Path | None, what: str | Pa
         out = Path("sweeps") / Path(what).stem
     points, seeds = _cells(section, what), seeds_of(section.get("seeds", 1), "sweep.seeds")
     check_count(len(points) * len(seeds))
+    for key in sorted({k for point in points for k in point} & set(fixed)):
+        raise ConfigError(f"{key} is swept, and cannot have a value of its own as well")
     cells: dict[str, Cell] = {}
     for point in points:
         made: Task | None = None  # by the first seed of a point; with the others its data are the same
