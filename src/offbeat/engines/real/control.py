@@ -70,15 +70,22 @@ class RealEngine(Workforce):
         self.pool = Pool(_nothing, threads)
         self._watcher: Watcher | None = None
         self._server: Contact | None = None
+        self._opened = False
         self._server_life = 0
         self.look_for_wishes: Callable[[], None] = _no_wishes
 
     # -- running ------------------------------------------------------------------------------------------------
 
+    def open(self) -> None:
+        """Gets what the processes need, unless it is there already; what is not to be had is refused here."""
+        if not self._opened:
+            self.processes.open()
+        self._opened = True
+
     def run(self, watcher: Watcher) -> str:
         """Runs until the watcher, the deadline or the end of work; says which: "watcher", "seconds", "idle"."""
         self._watcher = watcher
-        self.processes.open()
+        self.open()
         self._open_server()
         while True:
             try:

@@ -165,11 +165,13 @@ def _run(
             if resume is not None:
                 assert folder is not None
                 watch.restore(folder)
-                folder.write({**info, "status": "running", "why": ""})
             else:
                 watch.evaluate()  # the initial point, too
-                if folder is not None:
-                    folder.begin({**info, "status": "running", "why": ""})
+            if isinstance(engine, RealEngine):
+                with interruptible(watch):
+                    engine.open()
+            if folder is not None:
+                (folder.begin if resume is None else folder.write)({**info, "status": "running", "why": ""})
             begun = True
             if folder is not None and (balance := plan.balance()) is not None:
                 folder.write_json("partition.json", balance)
