@@ -290,6 +290,7 @@ def test_a_crashing_cell_costs_one_cell(offbeat, tmp_path, monkeypatch):
         ('"optimizer.momentumm" = [0.9]', ["optimizer.momentumm=0.9", "did you mean 'momentum'"]),
         ('"optimizer.name" = ["sgd", "lbfgs"]', ["optimizer.name=lbfgs", "closure"]),
         ('"solver.lamm" = [0.1]', ["solver.lamm=0.1", "unknown hyper-parameter"]),
+        ('"budget.epochs" = [1]', ["budget.epochs=1", "this task has no training set, so epochs mean nothing"]),
     ],
 )
 def test_a_sweep_with_a_bad_cell_does_not_start(offbeat, tmp_path, grid, said):

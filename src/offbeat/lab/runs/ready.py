@@ -24,6 +24,7 @@ _ALWAYS = 8
 def check(plan: Plan) -> None:
     """Refuses, in one line, what this engine cannot run or this machine cannot hold."""
     check_fit(plan)
+    _ = plan.samples_budget  # epochs of a task that has none are refused here
     if plan.diagnose_every is not None and entry(plan.engine).real:
         raise ConfigError("record.diagnose_every needs engine sim: the clock of wall time does not stop")
     if not entry(plan.engine).real:
