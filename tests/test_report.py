@@ -58,6 +58,22 @@ def test_a_key_that_the_solver_determines_is_not_part_of_the_name(tmp_path):
     assert [g.name for g in group(find([tmp_path]))] == ["asgd", "sync"]
 
 
+def test_real_and_simulated_runs_are_named_by_their_engine(tmp_path):
+    for engine, delay, clock in (("local", [], "wall"), ("sim", ["5ms@0"], "virtual")):
+        make(tmp_path / engine, clock=clock, settings={"engine": engine, "cluster": {"workers": 4, "delay": delay}})
+    assert [g.name for g in group(find([tmp_path]))] == ["asgd local", "asgd sim"]
+
+
+def test_what_a_group_has_not_is_said_in_a_word(tmp_path):
+    for name, delay in (("a", []), ("b", ["5ms@0"])):
+        make(tmp_path / name, settings={"cluster": {"workers": 4, "delay": delay}})
+    assert [g.name for g in group(find([tmp_path]))] == ["asgd delay=none", "asgd delay=5ms@0"]
+
+
+def test_a_column_of_numbers_is_one_although_a_run_missed_its_target():
+    assert Table("t", "t", ["time"], [["1.9 ± 0.1"], ["– (2 missed)"]]).numeric(0)
+
+
 def test_a_key_that_tells_groups_apart_is_part_of_the_name(tmp_path):
     for w in (2, 8):
         make(tmp_path / f"a{w}", solver="asgd", workers=w, lr=0.1 / w)

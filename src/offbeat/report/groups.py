@@ -12,7 +12,7 @@ from offbeat.report.read import flat
 # What does not make two runs different experiments, only differently recorded ones.
 _SILENT = ("seed", "from", "objects", "record.", "evaluate.keep_best")
 _MANY = 6
-_SHORT = {"cluster.workers": "workers", "optimizer.lr": "lr", "data.batch": "batch", "optimizer.name": ""}
+_SHORT = {"cluster.workers": "workers", "optimizer.lr": "lr", "data.batch": "batch", "optimizer.name": "", "engine": ""}
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def _section(run: RunFiles, name: str) -> dict[str, Any]:
 
 def _names(settings: Sequence[dict[str, Any]], varying: Sequence[str]) -> list[str]:
     """The fewest keys that tell the groups apart, the solver and the number of workers first."""
-    first = [k for k in ("task.name", "solver.name", "cluster.workers", "optimizer.lr") if k in varying]
+    first = [k for k in ("task.name", "solver.name", "engine", "cluster.workers", "optimizer.lr") if k in varying]
     chosen: list[str] = []
     parts: list[tuple[str, ...]] = [() for _ in settings]
     for key in [*first, *(k for k in varying if k not in first)]:
@@ -125,7 +125,7 @@ def _labels(settings: dict[str, Any], keys: Sequence[str]) -> list[str]:
             out.append(f"W={value}")
         else:
             short = _SHORT.get(key, key.rpartition(".")[2].replace("_", " "))
-            shown = f"{value:g}" if isinstance(value, float) else str(value)
+            shown = f"{value:g}" if isinstance(value, float) else "none" if value in (None, "", []) else str(value)
             out.append(f"{short}={shown}" if short else shown)
     return out
 

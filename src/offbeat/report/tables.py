@@ -69,7 +69,7 @@ class Table:
     def numeric(self, j: int) -> bool:
         """Whether a column holds numbers, perhaps with a unit or a spread: they are set to the right."""
         shown = [row[j] for row in self.rows if row[j] not in (None, "", "–")]
-        return bool(shown) and all(isinstance(v, int | float) or str(v)[:1] in "+-−0123456789" for v in shown)
+        return bool(shown) and all(isinstance(v, int | float) or str(v)[:1] in "+-−–0123456789" for v in shown)
 
     @staticmethod
     def _row(values: Sequence[Any]) -> str:
