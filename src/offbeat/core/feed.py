@@ -59,14 +59,14 @@ class Feed:
         """The worker's next (source, draw)."""
         k = self.draws[worker]
         self.draws[worker] = k + 1
-        if self.shares:
+        if self.shares.held:
             return self.nth(worker, k)
         # `nth`, written out: a simulation without gradients does little else
         return (0, k * self._workers + worker) if self._interleaved else (worker, k)
 
     def nth(self, worker: int, k: int) -> tuple[int, int]:
         """The worker's k-th (source, draw)."""
-        if self.shares:
+        if self.shares.held:
             worker, k = self.shares.nth(worker, k)
             if worker == NOBODY:
                 return NOBODY, k

@@ -19,24 +19,22 @@ class Shares:
     """What each worker has held, and from which of its batches on. Whoever is not listed holds its own."""
 
     def __init__(self, held: Iterable[tuple[int, Sequence[Any]]] = ()) -> None:
-        self._held: dict[int, list[Piece]] = {}
+        self.held: dict[int, list[Piece]] = {}
+        """By worker; those who hold nothing but their own are not in it."""
         for worker, pieces in held:
             for first, shares in pieces:
                 self.hold(worker, first, shares)
 
-    def __bool__(self) -> bool:
-        return bool(self._held)
-
     def hold(self, worker: int, first: int, shares: Iterable[Sequence[int]]) -> None:
         """From its `first`-th batch on, the worker takes turns with these shares. Said twice, it is the same."""
-        pieces = self._held.setdefault(worker, [])
+        pieces = self.held.setdefault(worker, [])
         if pieces and pieces[-1][0] == first:
             pieces.pop()
         pieces.append((first, tuple((int(share), int(position)) for share, position in shares)))
 
     def nth(self, worker: int, k: int) -> tuple[int, int]:
         """The worker's k-th batch: (share, position)."""
-        for first, shares in reversed(self._held.get(worker, ())):
+        for first, shares in reversed(self.held.get(worker, ())):
             if k >= first and not shares:
                 return NOBODY, k
             if k >= first:
@@ -47,7 +45,7 @@ class Shares:
 
     def positions(self, worker: int, k: int) -> dict[int, int]:
         """Where each share stands that the worker holds, when it has taken k batches."""
-        pieces = self._held.get(worker)
+        pieces = self.held.get(worker)
         if not pieces:
             return {worker: k}
         first, shares = pieces[-1]
@@ -55,11 +53,11 @@ class Shares:
         return {share: position + turn + (n < which) for n, (share, position) in enumerate(shares)}
 
     def pieces(self, worker: int) -> list[Piece]:
-        return list(self._held.get(worker, ()))
+        return list(self.held.get(worker, ()))
 
     def plain(self) -> list[tuple[int, list[Piece]]]:
         """As a checkpoint has it."""
-        return [(worker, list(pieces)) for worker, pieces in sorted(self._held.items())]
+        return [(worker, list(pieces)) for worker, pieces in sorted(self.held.items())]
 
     def deal(self, there: Iterable[int], draws: Sequence[int], idle: Iterable[int] = ()) -> dict[int, Piece]:
         """Deals all shares to those who are there: to each its own, the others in turn. Who has to be told what.
@@ -87,9 +85,9 @@ class Shares:
         if what == "holds":
             self.hold(worker, number, ())
             return
-        first, shares = self._held[worker].pop()
+        first, shares = self.held[worker].pop()
         shares = (*shares, (number, 0)) if what == "share" else (*shares[:-1], (shares[-1][0], number))
-        self._held[worker].append((first, shares))
+        self.held[worker].append((first, shares))
 
 
 def entries(worker: int, held: Piece) -> list[tuple[str, int, int]]:
