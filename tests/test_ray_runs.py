@@ -15,7 +15,7 @@ import offbeat
 from harness import mlp_task
 from offbeat import cli
 from offbeat.core.errors import ConfigError
-from offbeat.engines.ray.connection import Connection, require_ray
+from offbeat.engines.ray.connection import Connection, refuse_another, require_ray
 from offbeat.engines.ray.crew import check_versions, root_of
 from offbeat.engines.ray.host import About, versions
 from processes import alive, descendants, until
@@ -126,6 +126,15 @@ def test_what_cannot_be_sent_is_named_with_the_reason(tmp_path, monkeypatch):
 def test_a_ray_client_is_refused():
     with pytest.raises(ConfigError, match="is of a Ray client"):
         Connection("ray://127.0.0.1:10001", 2)
+
+
+def test_another_ray_than_the_one_asked_for_is_not_taken_for_it():
+    refuse_another(None, "10.0.0.1:6379")
+    refuse_another("auto", "10.0.0.1:6379")
+    refuse_another("10.0.0.1:6379", "10.0.0.1:6379")
+    refuse_another("localhost:6379", "127.0.0.1:6379")
+    with pytest.raises(ConfigError, match=r"connected with the Ray at 10.0.0.1:6379, and address=10.0.0.2:6379"):
+        refuse_another("10.0.0.2:6379", "10.0.0.1:6379")
 
 
 def test_without_ray_the_command_that_installs_it_is_named(monkeypatch):

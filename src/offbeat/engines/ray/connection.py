@@ -29,7 +29,10 @@ class Connection:
         self.environment = ENVIRONMENT
         """What its processes have to be given of it: those of a Ray of our own inherit it from us."""
         ray = _import(address)
+        if address is not None:
+            _reach(address)
         if ray.is_initialized():
+            refuse_another(address, ray.get_runtime_context().gcs_address)
             return
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
         if address is None:
@@ -38,7 +41,6 @@ class Connection:
             self.environment = {}
             options |= {"address": "local", "num_cpus": max(1, round(cpus + 0.49)), "include_dashboard": False}
         else:
-            _reach(address)
             options["address"] = address
         handlers = {number: signal.getsignal(number) for number in _SIGNALS}
         try:
@@ -94,6 +96,22 @@ def _reach(address: str) -> None:
         socket.create_connection((host, int(port)), timeout=_REACH_SECONDS).close()
     except OSError as e:
         raise ConfigError(f"no Ray answers at {address} within {_REACH_SECONDS:.0f} s: {_first_line(e)}") from None
+
+
+def refuse_another(address: str | None, there: str) -> None:
+    """A process has one connection with Ray at a time: that to another cluster is not silently taken for it."""
+    if address not in (None, "auto", there) and _resolved(address) != there:
+        raise ConfigError(
+            f"this process is connected with the Ray at {there}, and address={address} is asked for: leave it out to "
+            "use that one, or end the connection first with ray.shutdown()"
+        )
+
+
+def _resolved(address: str) -> str:
+    host, _, port = address.rpartition(":")
+    with contextlib.suppress(OSError):
+        host = socket.gethostbyname(host)
+    return f"{host}:{port}"
 
 
 def is_there(machine: str) -> bool:
