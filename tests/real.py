@@ -3,7 +3,10 @@
 from typing import Any
 
 import pytest
+import torch
+from torch.nn import functional as F
 
+import offbeat
 from cases import CASES
 from harness import Stop, mlp_task
 from offbeat.core.feed import Feed
@@ -13,6 +16,7 @@ from offbeat.engines.debug import Debug
 from offbeat.engines.local import Launcher, Local, Options
 from offbeat.engines.ray.crew import Crew
 from offbeat.engines.ray.on_ray import OnRay
+from offbeat.engines.ray.wire import PART
 from offbeat.engines.running.fit import lacking
 from offbeat.engines.sim import Sim
 from offbeat.lab.contract.recorder import Bowl
@@ -126,3 +130,17 @@ def simulated(
 
 def rows_of(engine: Any) -> list[Row]:
     return [Row(*r) for r in engine.rows]
+
+
+def wide():
+    torch.manual_seed(0)
+    return torch.nn.Linear(1100, 1100)
+
+
+def long_task():
+    """Its vector goes in two parts."""
+    draws = torch.Generator().manual_seed(1)
+    x, y = torch.randn(16, 1100, generator=draws), torch.randint(1100, (16,), generator=draws)
+    task = offbeat.task(wide, F.cross_entropy, (x, y), (x[:2], y[:2]))
+    assert PART < task.init(3).x.nbytes < 2 * PART
+    return task

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch.nn import functional as F
 
-import offbeat
 from cases import CASES
 from harness import Stop
 from offbeat.core.feed import Feed
@@ -18,12 +16,11 @@ from offbeat.engines.cluster import Cluster
 from offbeat.engines.ray.crew import SERVER
 from offbeat.engines.ray.on_ray import OnRay
 from offbeat.engines.ray.ray_options import RayOptions
-from offbeat.engines.ray.wire import PART
 from offbeat.engines.real.site import Fault, Options
 from offbeat.engines.replay import Entry, Replay
 from offbeat.optim.steppers import optimizer_factory
 from offbeat.solvers.asgd import ASGD
-from real import setting, simulated, to_its_end
+from real import long_task, setting, simulated, to_its_end
 
 pytestmark = [pytest.mark.slow, pytest.mark.processes]
 WAYS = {
@@ -49,20 +46,6 @@ def test_the_bits_do_not_depend_on_the_way(crew, case, way):
     sim = simulated(case.make(), **given, updates=inf, samples_per_worker=12)
     assert engine.updates == sim.updates
     assert torch.equal(engine.x, sim.point.x)
-
-
-def wide():
-    torch.manual_seed(0)
-    return torch.nn.Linear(1100, 1100)
-
-
-def long_task():
-    """Its vector goes in two parts."""
-    draws = torch.Generator().manual_seed(1)
-    x, y = torch.randn(16, 1100, generator=draws), torch.randint(1100, (16,), generator=draws)
-    task = offbeat.task(wide, F.cross_entropy, (x, y), (x[:2], y[:2]))
-    assert PART < task.init(3).x.nbytes < 2 * PART
-    return task
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -5,7 +5,7 @@ classes handed to the codec are rebuilt, so a file cannot make offbeat construct
 """
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from offbeat.core import effects
 from offbeat.core.errors import StoreError
+from offbeat.core.parted import PartedVector
 from offbeat.core.sparse import RowSparse, RowTable
 from offbeat.core.trace import Row
 from offbeat.core.void import Void
@@ -80,7 +81,7 @@ class Codec:
     def __init__(self, records: Iterable[type] = ()) -> None:
         self._kinds = {kind.__name__: kind for kind in (*CORE_RECORDS, *records)}
 
-    def encode(self, tree: Any, tensors: dict[str, Tensor], tables: dict[str, RowTable] | None = None) -> Any:
+    def encode(self, tree: Any, tensors: dict[str, Any], tables: dict[str, RowTable] | None = None) -> Any:
         """JSON-able form of `tree`; its tensors are added to `tensors`, each distinct one once.
 
         So are its Tables to `tables`. Of a history of which whoever decodes has a version, only rows are needed.
@@ -93,7 +94,7 @@ class Codec:
         def walk(node: Any) -> Any:
             if isinstance(node, _SCALARS):
                 return node
-            if isinstance(node, Tensor):
+            if isinstance(node, Tensor | PartedVector):
                 if id(node) not in names:
                     names[id(node)] = f"t{len(names)}"
                     tensors[names[id(node)]] = node
@@ -132,7 +133,7 @@ class Codec:
 
         return walk(tree)
 
-    def decode(self, tree: Any, tensors: dict[str, Tensor], tables: dict[Any, RowTable] | None = None) -> Any:
+    def decode(self, tree: Any, tensors: Mapping[str, Any], tables: dict[Any, RowTable] | None = None) -> Any:
         """The inverse of `encode`, with the `tables` it began with; those it was given are added."""
         tables = {} if tables is None else tables
 
@@ -178,7 +179,7 @@ class Codec:
 
     def snapshot(self, node: Any) -> Any:
         """A copy of the structure that shares the tensors: enough, because rules replace tensors and never mutate."""
-        if isinstance(node, (*_SCALARS, Tensor, RowTable)):
+        if isinstance(node, (*_SCALARS, Tensor, RowTable, PartedVector)):
             return node
         if isinstance(node, dict):
             return {k: self.snapshot(v) for k, v in node.items()}

@@ -59,6 +59,8 @@ class Solver(ABC):
     and those in messages. With them, runs that would not fit into memory are refused."""
     bytes_a_peer: ClassVar[int] = 0
     """What a worker keeps of each other one, beside vectors: a clock, a place in a list of neighbours."""
+    needs_whole: ClassVar[str | None] = None
+    """Why its server's vectors cannot lie in parts on several machines; None where it treats components one by one."""
     takes_in: bool = True
     """Whether workers may come later, for the first time or again; a lost one cannot be restarted otherwise."""
     schedule: Callable[[float], float] | None = None
@@ -89,6 +91,10 @@ class Solver(ABC):
                 "could send them the parameters"
             )
         return None
+
+    def why_whole(self) -> str | None:
+        """The same, of a solver with its options."""
+        return self.needs_whole
 
     def rate_in_place(self) -> Callable[[float], float] | None:
         """eta over the work clock, if the rule is x <- x - eta g in place without a lock; None otherwise.

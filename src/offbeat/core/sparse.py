@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from offbeat.core.parted import PartedVector
+
 
 class RowSparse:
     """A vector of shape (R D), zero except in some rows of D; rows are in order and each comes once."""
@@ -252,8 +254,8 @@ class RowTable:
 
 
 def dense(x: Any) -> Any:
-    """A flat vector whatever it was; vectors, and the voids of timing-only runs, as they are."""
-    return x.dense() if isinstance(x, RowTable | RowSparse) else x
+    """A flat vector, here, whatever it was; vectors, and the voids of timing-only runs, as they are."""
+    return x.dense() if isinstance(x, RowTable | RowSparse | PartedVector) else x
 
 
 def rows_of(x: Any, rows: Tensor, width: int) -> Any:

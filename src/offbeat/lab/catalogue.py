@@ -31,10 +31,14 @@ def _solvers() -> list[dict[str, Any]]:
 
 def engines_of(name: str) -> list[dict[str, Any]]:
     """Every engine, and whether it runs this solver: "yes", or why not."""
+    from offbeat.engines.running.fit import uncuttable
+
     kind = solver_class(name)
-    return [
+    rows = [
         {"engine": e, "what": engine.line, "runs it": engine.why_not(kind) or "yes"} for e, engine in ENGINES.items()
     ]
+    in_parts = ENGINES["ray"].why_not(kind) or uncuttable(kind) or "yes"
+    return [*rows, {"engine": "ray.shards", "what": "the same, with its server in parts", "runs it": in_parts}]
 
 
 def references(name: str) -> str:

@@ -98,6 +98,20 @@ def _not_for_real(engine: Any, rule: "Rule", plan: "Plan | None") -> str | None:
     return None
 
 
+def _not_on_ray(engine: Any, rule: "Rule", plan: "Plan | None") -> str | None:
+    """Nor is everything possible with a server in parts."""
+    from offbeat.core.solver import Solver
+    from offbeat.engines.ray.on_ray import why_not_in_parts
+    from offbeat.engines.ray.ray_options import RayOptions
+
+    if (reason := _not_for_real(engine, rule, plan)) is not None or plan is None:
+        return reason
+    assert isinstance(rule, Solver)
+    ray = RayOptions(transport=plan.ray.transport, shards=plan.ray.shards)
+    reason = why_not_in_parts(ray, rule, plan.task)
+    return None if reason is None else f"not with ray.shards={ray.shards}: {reason}"
+
+
 def _not_in_place(engine: Any, rule: "Rule", plan: "Plan | None") -> str | None:
     """The threads engine runs no rule: a kernel of the task's does what the rule would."""
     from offbeat.core.solver import Solver
@@ -202,7 +216,7 @@ ENGINES = {
         "wall",
         "the machines of a Ray cluster",
         _ray,
-        _not_for_real,
+        _not_on_ray,
         needs=("ray", "zmq"),
         extra="ray",
     ),

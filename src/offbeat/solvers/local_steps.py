@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from offbeat.core.effects import Call, Grad, Gradient, View
 from offbeat.core.solver import Round, World
 from offbeat.optim.factories import base_rate
-from offbeat.optim.steppers import AnyStepper, Factory, start
+from offbeat.optim.steppers import AnyStepper, Factory, start, whole_only
 from offbeat.optim.worker_stepper import WorkerStepper, revived
 from offbeat.solvers.parameter_server import Held, ParameterServer, S, Server, Worker
 
@@ -47,6 +47,9 @@ class LocalSteps(ParameterServer[S, LocalWorker]):
 
     def server_optimizer(self, x0: Any, world: World) -> AnyStepper:
         return start(self.server, x0, world.layout)
+
+    def why_whole_optimizer(self) -> str | None:
+        return whole_only(self.server)
 
     def server_rate(self, s: S) -> float:
         return 1.0

@@ -8,6 +8,7 @@ from offbeat.core.errors import ConfigError
 from offbeat.engines.ray.connection import Connection
 from offbeat.engines.ray.host import About, Host, node_address, versions
 from offbeat.engines.ray.ray_options import RayOptions
+from offbeat.engines.ray.shard_messages import rank_of
 from offbeat.engines.real.transport import RunError
 
 SERVER = -1
@@ -20,19 +21,22 @@ _TINY = 0.001  # of a node's own resource: enough to be placed there
 class Crew:
     """Hosts by rank, started when they are asked for. A crew may serve many runs, one after another.
 
-    Places for the server and the first `workers` are set aside; workers beyond them come where something is free.
+    Places for the server, its shards and the first `workers` are set aside; others come where something is free.
     """
 
     def __init__(self, workers: int, options: RayOptions) -> None:
         self.options, self._workers = options, workers
-        self._connection = Connection(options.address, workers * options.cpus + options.server_cpus)
+        self._shards = options.shards if options.shards > 1 else 0
+        cpus = workers * options.cpus + (1 + self._shards) * options.server_cpus
+        self._connection = Connection(options.address, cpus)
         import ray
 
         self._hosts: dict[int, Any] = {}
         actor = ray.remote(concurrency_groups={"run": 1, "inbox": 1, "outbox": 1})(Host)
         self._actor = actor
         self._each = _some({"CPU": options.cpus, "GPU": options.gpus})
-        self._bundles = [_some(self._server_bundle()), *([self._each] * workers)]
+        self._shard = {"CPU": options.server_cpus} if options.server_cpus else {"memory": 1.0}  # a byte is something
+        self._bundles = [_some(self._server_bundle()), *([self._each] * workers), *([self._shard] * self._shards)]
         self._looked, self._available, self._whole = 0.0, dict[str, float](), True
         try:
             self._check_resources()
@@ -72,7 +76,7 @@ class Crew:
 
     def promised(self, rank: int) -> bool:
         """Whether a place was set aside for it at the start."""
-        return rank < self._workers
+        return SERVER <= rank < self._workers or rank_of(self._shards) < rank < SERVER
 
     def free(self, rank: int) -> bool:
         """Whether there is a place for it now, as far as Ray knows."""
@@ -92,7 +96,13 @@ class Crew:
         return found
 
     def _bundle(self, rank: int) -> dict[str, float]:
-        return self._bundles[rank + 1] if self.promised(rank) else self._each
+        if self.promised(rank):
+            return self._bundles[self._index(rank)]
+        return self._shard if rank < SERVER else self._each
+
+    def _index(self, rank: int) -> int:
+        """Of its place in the group: the server's, those of workers, those of shards."""
+        return rank + 1 if rank >= SERVER else self._workers + 1 + (rank_of(0) - rank)
 
     def host(self, rank: int) -> Any:
         """The process of this rank, which may still be starting."""
@@ -102,10 +112,11 @@ class Crew:
             bundle = self._bundle(rank)
             place: Any = "SPREAD"
             if self.promised(rank):
-                place = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=rank + 1)
+                place = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=self._index(rank))
             self._hosts[rank] = self._actor.options(
                 num_cpus=bundle.get("CPU", 0.0),
                 num_gpus=bundle.get("GPU", 0.0),
+                memory=bundle.get("memory"),
                 resources={k: v for k, v in bundle.items() if k.startswith("node:")},
                 scheduling_strategy=place,
                 max_restarts=0,

@@ -21,8 +21,12 @@ from offbeat.engines.ray.near_sockets import NearPeer, NearServer
 from offbeat.engines.ray.ray_hub import RayHub
 from offbeat.engines.ray.ray_port import RayPort
 from offbeat.engines.ray.remote_board import RemoteBoard, set_row
+from offbeat.engines.ray.shard_frames import PartsAtWorker
+from offbeat.engines.ray.shard_lines import ShardLines
+from offbeat.engines.ray.shard_loop import ShardLoop
+from offbeat.engines.ray.shard_messages import HeardByShard, VectorPart, rank_of
 from offbeat.engines.ray.sockets import Address, PeerSocket, ServerSocket, ZmqPeer, ZmqServer
-from offbeat.engines.ray.wire import Letters
+from offbeat.engines.ray.wire import Letters, identity_of, key_of
 from offbeat.engines.real.blame import told
 from offbeat.engines.real.checkpoint import Checkpoint, SavedWorker
 from offbeat.engines.real.machine import keep_freed_memory
@@ -45,6 +49,7 @@ class ServerOrder(NamedTuple):
     followed: float
     buffers: dict[int, Any]
     control_is_near: bool  # it shares the server's memory
+    shards: int = 0
 
 
 class WorkerOrder(NamedTuple):
@@ -58,6 +63,25 @@ class WorkerOrder(NamedTuple):
     identity: bytes
     address: Address
     server: Any  # the server's host, for messages through Ray's own calls
+    shards: list["ShardAddress"] = []  # noqa: RUF012 - never changed
+
+
+class ShardAddress(NamedTuple):
+    """Where a worker finds a shard, and what it needs to be heard there."""
+
+    address: Address
+    key: bytes
+    identity: bytes
+
+
+class ShardOrder(NamedTuple):
+    """Be a shard of the server."""
+
+    shard: int
+    shards: int
+    secret: bytes
+    life: int  # the server's
+    server: Address
 
 
 class Parting(NamedTuple):
@@ -144,9 +168,16 @@ class Host:
         board.new_shown.clear()
         board.alive[order.alive], board.followed[0] = 1, order.followed
         memory, self._memory = self._memory, None
-        hub = RayHub(site, board, socket, order.secret, order.life, self._over, memory, order.control_is_near)
+        shards: ShardLines | None = None
+        if order.shards:
+            like = dense(site.initial.x)
+            shards = ShardLines(socket, order.secret, order.life, like, order.shards, site.codec)
+        hub = RayHub(site, board, socket, order.secret, order.life, self._over, memory, order.control_is_near, shards)
         try:
-            ServerLoop(site, hub, order.saved, order.life, order.totals).run()
+            lodge = hub.gather_shards()
+            ServerLoop(site, hub, order.saved, order.life, order.totals, lodge).run()
+        except Closed:
+            pass
         except Exception as e:
             hub.tell(ProcessFailed(-1, told(e)))
         finally:
@@ -167,7 +198,8 @@ class Host:
         letters = Letters(order.key, order.rank, order.life, r.HeardByWorker, to_server=True)
         memory = order.address.open_memory(node_address())
         socket = self._connect(order, near=memory is not None)
-        port = RayPort(site, board, order.rank, socket, letters, self._over, memory)
+        parts = self._lines_to(order) if order.shards else None
+        port = RayPort(site, board, order.rank, socket, letters, self._over, memory, parts)
         error = 0.0
         try:
             error = port.greet(order.how)
@@ -179,6 +211,8 @@ class Host:
             port.send(Failed(told(e)))
         finally:
             socket.close()
+            if parts is not None:
+                parts.close()
         return Parting(*port.leftover(), error)
 
     def _connect(self, order: WorkerOrder, *, near: bool) -> PeerSocket:
@@ -190,6 +224,32 @@ class Host:
             with suppress(OSError):
                 return NearPeer(order.address.near, order.identity)
         return ZmqPeer(order.address, order.identity, self._vector_bytes)
+
+    def _lines_to(self, order: WorkerOrder) -> PartsAtWorker:
+        lines: list[tuple[PeerSocket, Letters]] = [
+            (
+                ZmqPeer(there.address, there.identity, self._vector_bytes),
+                Letters(there.key, order.rank, order.life, VectorPart, to_server=True),
+            )
+            for there in order.shards
+        ]
+        return PartsAtWorker(lines, dense(self._initial.x), self._over)
+
+    def shard(self, order: ShardOrder) -> Parting:
+        workers, self._socket = self._socket, None
+        assert isinstance(workers, ZmqServer)
+        rank, secret, life = rank_of(order.shard), order.secret, order.life
+        server = ZmqPeer(order.server, identity_of(secret, rank, life), self._vector_bytes)
+        letters = Letters(key_of(secret, rank, life), rank, life, HeardByShard, to_server=True)
+        site, _ = self._site()
+        place, like = (order.shard, order.shards), dense(self._initial.x)
+        try:
+            ShardLoop(site, like, place, workers, server, letters, secret, life, self._over).run()
+        finally:
+            workers.close()
+            server.close()
+            gc.collect()
+        return Parting()
 
     def deliver(self, identity: bytes, frames: list[Any]) -> None:
         """A message that comes through Ray's own calls."""

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from offbeat.core.effects import EVERY_REQUEST, Lock, Mix, SharedAdd, SharedRead, Unlock
+from offbeat.core.errors import ConfigError
 from offbeat.core.feed import Feed
 from offbeat.core.solver import Solver
 from offbeat.core.sparse import dense
@@ -15,6 +16,7 @@ from offbeat.engines.ray.ray_processes import RayProcesses
 from offbeat.engines.ray.remote_board import RemoteBoard
 from offbeat.engines.real.control import RealEngine
 from offbeat.engines.real.site import Maker, Options, Setup, Site, check_cluster
+from offbeat.engines.running.fit import uncuttable
 
 
 class OnRay(RealEngine):
@@ -47,13 +49,28 @@ class OnRay(RealEngine):
         maker: Maker | None = None,
         crew: Crew | None = None,
     ) -> None:
-        options = options or Options()
+        options, ray = options or Options(), ray or RayOptions()
+        if (reason := why_not_in_parts(ray, solver, task)) is not None:
+            raise ConfigError(f"{type(solver).__name__} cannot run with ray.shards={ray.shards}: {reason}")
+        if ray.shards > 1:
+            options = replace(options, gap=False)  # every gradient would wait for a norm that all shards have part in
         super().__init__(task, solver, cluster, feed, seed=seed, threads=threads, options=options)
         check_cluster(cluster, self.name)
         board = RemoteBoard(cluster.workers, dense(self.initial.x))
         setup = Setup(solver, cluster, feed, seed, options, task, maker)
         site = Site(setup, task, self.initial, board)
         sent = replace(setup, task=None) if maker else setup
-        self._on_ray = RayProcesses(sent, site, board, ray or RayOptions(), crew)
+        self._on_ray = RayProcesses(sent, site, board, ray, crew)
         self.processes = self._on_ray
         self._on_ray.noticed = self.incidents
+
+
+def why_not_in_parts(ray: RayOptions, solver: Solver, task: Task) -> str | None:
+    """Why the server of this run cannot lie in parts; None where it can, or is in one place."""
+    if ray.shards == 1:
+        return None
+    if ray.transport == "actor":
+        return "shards are reached over sockets of our own (ray.transport=zmq)"
+    if getattr(task, "row_sparse", False):
+        return f"the gradients of task {task.name!r} are rows of a table"
+    return uncuttable(solver)

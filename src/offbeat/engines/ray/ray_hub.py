@@ -18,6 +18,8 @@ from offbeat.engines.ray.frames import Frames, WrongMessageError
 from offbeat.engines.ray.host_clock import kernel_id
 from offbeat.engines.ray.outbox import Outbox
 from offbeat.engines.ray.remote_board import RemoteBoard, buffers_of, row_of, set_row
+from offbeat.engines.ray.shard_frames import PartsAtServer
+from offbeat.engines.ray.shard_lines import ShardLines
 from offbeat.engines.ray.sockets import ServerSocket
 from offbeat.engines.ray.vetting import vet
 from offbeat.engines.ray.worker_lines import WorkerLine, WorkerLines
@@ -46,8 +48,10 @@ class RayHub:
         over: Event,
         memory: CommonMemory | None = None,
         control_is_near: bool = False,
+        shards: ShardLines | None = None,
     ) -> None:
-        """`memory` is shared with workers on this machine and, if it is near, with the control."""
+        """`memory` is shared with workers on this machine and, if it is near, with the control. `shards`, if there are
+        any, have the server's vectors."""
         self._site, self._board, self._socket, self._over, self._memory = site, board, socket, over, memory
         self._x0 = dense(site.initial.x)
         self._mail = Mail(site.codec, Frames())
@@ -61,12 +65,24 @@ class RayHub:
         self._shown: tuple[Any, ...] = ()
         self._next_look = 0.0
         self.refused = 0
+        self._shards = shards
+
+    def gather_shards(self) -> Callable[[Any], Any]:
+        """Waits for them, if there are to be any; says what stands for a vector of the server's."""
+        if self._shards is None:
+            return lambda x: x
+        self._shards.take = self._take
+        self._lines.x0 = self._shards.assemble(self._x0)
+        for line in self._lines.by_rank.values():  # who came before them
+            line.known = {"x0": self._lines.x0}
+        return self._shards.lodge
 
     # -- hearing ------------------------------------------------------------------------------------------------
 
     def next(self, timeout_seconds: float) -> Heard | None:
         self._show_changes()
         self._look_round()
+        self._flush()
         if self._orders:
             return Ordered(self._orders.popleft())
         deadline = time.monotonic() + timeout_seconds
@@ -80,6 +96,7 @@ class RayHub:
 
     def next_order(self) -> m.FromControl:
         self._show_changes()
+        self._flush()
         while not self._orders:
             self._take(_LONG)
         return self._orders.popleft()
@@ -103,6 +120,10 @@ class RayHub:
             self._obey(frames)
             return True
         try:
+            if self._shards is not None and identity in self._shards:
+                for call in self._shards.hear(identity, frames):
+                    self._heed(*call)
+                return True
             line = self._lines.of(identity, frames)
         except WrongMessageError as e:
             self._refuse(str(e))
@@ -139,10 +160,25 @@ class RayHub:
                 self._look_at(line)
             elif envelope.row is not None and line.came:
                 self._set_row(line.rank, envelope.row)
+        except WrongMessageError as e:
+            self._refuse_of(line, e)
+        else:
+            if self._shards is None or self._shards.complete(line, message, tensors):
+                self._heed(line, message, tensors)
+
+    def _heed(self, line: WorkerLine, message: Any, tensors: list[Any]) -> None:
+        try:
             self._understand(line, message, tensors)
         except WrongMessageError as e:
-            self._refuse(f"a message of worker {line.rank} was refused: {e}")
-            self.end(line.rank)
+            self._refuse_of(line, e)
+
+    def _refuse_of(self, line: WorkerLine, why: WrongMessageError) -> None:
+        self._refuse(f"a message of worker {line.rank} was refused: {why}")
+        self.end(line.rank)
+
+    def _flush(self) -> None:
+        if self._shards is not None:
+            self._shards.flush()
 
     def _set_row(self, rank: int, row: r.Row) -> None:
         set_row(self._board, rank, row)
@@ -208,6 +244,8 @@ class RayHub:
                 self._memory.set_row(line.rank, row)  # what an earlier life left there is not true any more
                 line.near, line.row = True, row
                 line.mail = Mail(self._site.codec, self._memory.frames(line.rank, at_server=True))
+            if self._shards is not None:
+                line.mail = Mail(self._site.codec, PartsAtServer(self._shards, line, self._x0))
             line.came = True
             self._later.append(Came(line.rank, how))
         self._outbox.post(line, r.Welcome(row, packed, kernel_id()), frames)
@@ -249,6 +287,7 @@ class RayHub:
         frames: list[Any] = []
         tree, parts, line.known = line.mail.pack_reply(value, frames, line.known)
         self._outbox.post(line, m.Answered((tree, parts)), frames)
+        self._flush()
         return min(payload_bytes(value), bytes_of(parts))  # less, where only rows went
 
     def forward(self, sender: int, to: int, letter: Any) -> None:
@@ -290,6 +329,8 @@ class RayHub:
     # -- processes ----------------------------------------------------------------------------------------------
 
     def lost(self, worker: int) -> None:
+        if self._shards is not None:
+            self._shards.forget(self._lines.by_rank[worker])
         self._lines.close(worker)
         self._later = deque(h for h in self._later if isinstance(h, Ordered) or h.worker != worker)
 

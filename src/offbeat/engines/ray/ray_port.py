@@ -17,6 +17,7 @@ from offbeat.engines.ray.common_memory import CommonMemory
 from offbeat.engines.ray.frames import Frames, WrongMessageError
 from offbeat.engines.ray.host_clock import Alignment, kernel_id
 from offbeat.engines.ray.remote_board import RemoteBoard, row_of, set_row
+from offbeat.engines.ray.shard_frames import PartsAtWorker
 from offbeat.engines.ray.sockets import PeerSocket
 from offbeat.engines.ray.wire import Letters
 from offbeat.engines.real import messages as m
@@ -41,13 +42,16 @@ class RayPort:
         letters: Letters,
         over: Event,
         memory: CommonMemory | None = None,
+        parts: PartsAtWorker | None = None,
     ) -> None:
-        """`memory`: what we share with the server, if it is on this machine."""
+        """`memory`: what we share with the server, if it is on this machine; `parts`: the way of vectors to shards."""
         self._site, self._board, self._rank = site, board, rank
         self._socket, self._letters, self._over = socket, letters, over
         self._memory = memory
         self._mail = Mail(site.codec, Frames())
         self._near = self._mail if memory is None else Mail(site.codec, memory.frames(rank, at_server=False))
+        if parts is not None:
+            self._near = Mail(site.codec, parts)
         self._known: Known = {"x0": site.initial.x}
         self._inbox: deque[tuple[Any, list[Any]]] = deque()
         self._alignment = Alignment()

@@ -13,12 +13,13 @@ from offbeat.engines.ray import ray_messages as r
 from offbeat.engines.ray.actor_transport import ActorControl
 from offbeat.engines.ray.connection import is_there
 from offbeat.engines.ray.crew import SERVER, Crew
-from offbeat.engines.ray.host import Parting, ServerOrder, WorkerOrder, node_address
+from offbeat.engines.ray.host import Parting, ServerOrder, ShardAddress, ShardOrder, WorkerOrder, node_address
 from offbeat.engines.ray.ray_line import RayLine
 from offbeat.engines.ray.ray_options import RayOptions
 from offbeat.engines.ray.remote_board import RemoteBoard, buffers_of, row_of
+from offbeat.engines.ray.shard_messages import rank_of
 from offbeat.engines.ray.sockets import Address, ZmqPeer
-from offbeat.engines.ray.wire import Letters, identity_of, key_of
+from offbeat.engines.ray.wire import Letters, identity_of, key_of, shard_secret
 from offbeat.engines.real.board import Board
 from offbeat.engines.real.checkpoint import Checkpoint, SavedWorker
 from offbeat.engines.real.messages import Totals
@@ -51,6 +52,9 @@ class RayProcesses:
         self._blob: Any = None
         self._line: RayLine | None = None
         self._address = Address("")
+        self._shards = [rank_of(k) for k in range(options.shards)] if options.shards > 1 else []
+        self._shard_addresses: list[Address] = []
+        self._lost_shard = ""
         self._doing: dict[Any, Errand] = {}  # by the reference that Ray will fulfil
         self._lives: dict[int, int] = {}
         self._exits: dict[int, str] = {}
@@ -73,7 +77,7 @@ class RayProcesses:
             self._crew = Crew(len(self._site.world.present), self._options)
         import ray  # not before: the connection says how
 
-        ranks = [SERVER, *self._site.world.present]
+        ranks = [SERVER, *self._shards, *self._site.world.present]
         found = self._crew.start(ranks)
         self.nodes = {rank: about.node for rank, about in found.items()}
         self.pids = {rank: about.pid for rank, about in found.items()}
@@ -100,10 +104,16 @@ class RayProcesses:
         import ray
 
         host = self._prepared(SERVER)
-        how = self._options.transport, self.encrypted, self._options.shared_memory == "auto"
-        opened = host.open.options(concurrency_group="run").remote(*how)
+        share = self._options.shared_memory == "auto"
+        opened = [
+            self._prepared(rank).open.options(concurrency_group="run").remote(*how)
+            for rank, *how in [
+                (SERVER, self._options.transport, self.encrypted, share),
+                *((rank, "zmq", self.encrypted, False) for rank in self._shards),
+            ]
+        ]
         try:
-            self._address = ray.get(opened, timeout=_CONSTRUCTION_SECONDS)
+            self._address, *self._shard_addresses = ray.get(opened, timeout=_CONSTRUCTION_SECONDS)
         except (ray.exceptions.RayError, ray.exceptions.GetTimeoutError) as e:
             raise RunError(f"the server could not be started: {str(e).splitlines()[0]}") from None
         secret, board = self._secret, self._remote
@@ -119,6 +129,7 @@ class RayProcesses:
             float(board.followed[0]),
             {i: b for i in workers if (b := buffers_of(board, i)) is not None},
             memory is not None,
+            len(self._shards),
         )
         identity = identity_of(secret, r.CONTROL, life)
         socket = (
@@ -130,9 +141,24 @@ class RayProcesses:
         log = None if memory is None else memory.log
         with self._lock:
             self._line = RayLine(socket, letters, board, self._site.codec, self._end_worker, self.noticed.append, log)
-            self._lives[SERVER] = life
+            self._lives[SERVER], self._lost_shard = life, ""
+            self._start_shards(life)
             self._do(host.serve.options(concurrency_group="run").remote(order), SERVER, life, "begins")
         return self._line
+
+    def _start_shards(self, life: int) -> None:
+        for k, rank in enumerate(self._shards):
+            order = ShardOrder(k, len(self._shards), self._secret, life, self._address)
+            self._lives[rank] = life
+            shard = self._crew_there.host(rank).shard.options(concurrency_group="run")
+            self._do(shard.remote(order), rank, life, "begins")
+
+    def _shards_for(self, rank: int, life: int) -> list[ShardAddress]:
+        found = []
+        for k, address in enumerate(self._shard_addresses):
+            own = shard_secret(self._secret, k, self._lives[SERVER])
+            found.append(ShardAddress(address, key_of(own, rank, life), identity_of(own, rank, life)))
+        return found
 
     def start_worker(self, rank: int, life: int, how: str, saved: SavedWorker | None = None) -> None:
         assert self._line is not None
@@ -140,7 +166,8 @@ class RayProcesses:
         host, server = self._prepared(rank), self._crew_there.host(SERVER)
         if not self._address.endpoint:
             server.attach.options(concurrency_group="inbox").remote(identity, host)
-        order = WorkerOrder(rank, life, how, saved, key, identity, self._address, server)
+        shards = self._shards_for(rank, life)
+        order = WorkerOrder(rank, life, how, saved, key, identity, self._address, server, shards)
         with self._lock:
             self._lives[rank] = life
             self._do(host.work.options(concurrency_group="run").remote(order), rank, life, how)
@@ -227,6 +254,11 @@ class RayProcesses:
             if errand.rank == SERVER:
                 line.server_ended()
                 return
+            if errand.rank in self._shards:
+                if not self._ending and not self._lost_shard:  # the server is nothing without it
+                    self._lost_shard = f"shard {self._shards.index(errand.rank)} of it was lost: {how}"
+                    self._crew_there.end(SERVER)
+                return
             if parting is not None:
                 line.left(errand.rank, errand.life, parting.announced)
                 if self._ending and parting.row is not None:
@@ -239,6 +271,8 @@ class RayProcesses:
         """What became of a process that did not end by itself."""
         if errand.rank in self._gave_up:
             return f"Ray found no place for it within {self._options.wait_seconds:.0f} s"
+        if errand.rank == SERVER and self._lost_shard:
+            return self._lost_shard
         node = self.nodes.get(errand.rank)
         return "its process ended" if node is None or is_there(node) else f"its machine {node} was lost"
 
@@ -278,7 +312,7 @@ class RayProcesses:
         return True
 
     def machines(self) -> dict[int, str]:
-        return {rank: node for rank, node in self.nodes.items() if rank != SERVER}
+        return {rank: node for rank, node in self.nodes.items() if rank > SERVER}
 
     def exit_of(self, role: str, rank: int) -> str:
         deadline = time.monotonic() + 5.0

@@ -101,6 +101,14 @@ class ZmqPeer:
         self._context.destroy(linger=1000)
 
 
+def wait_for_either(server: ZmqServer, peer: ZmqPeer, timeout_seconds: float) -> None:
+    """Until something has come to one of the two, or so long."""
+    poller = zmq.Poller()
+    poller.register(server.socket, zmq.POLLIN)
+    poller.register(peer.socket, zmq.POLLIN)
+    poller.poll(_milliseconds(timeout_seconds))
+
+
 def _prepared(socket: Any, vector_bytes: int) -> Any:
     """A stranger cannot make us take more than a message may have; nobody waits to send."""
     socket.maxmsgsize = _most(vector_bytes)

@@ -8,6 +8,7 @@ from msgspec import Struct
 from torch import Tensor
 
 from offbeat.core.effects import Gradient
+from offbeat.core.parted import PartedVector
 from offbeat.core.sparse import RowSparse
 from offbeat.engines.ray.frames import WrongMessageError
 
@@ -24,7 +25,10 @@ def vet(payload: Any, x0: Any, *, finite: bool) -> None:
         elif isinstance(value, Tensor) and (value.shape != x0.shape or value.dtype != x0.dtype):
             raise WrongMessageError(f"a gradient of shape {tuple(value.shape)} and {value.dtype}")
     for t in _tensors(payload) if finite else ():
-        if t.is_floating_point() and t.numel() and not all(isfinite(e.item()) for e in t.aminmax()):  # one pass
+        if isinstance(t, PartedVector):
+            if not t.finite:
+                raise WrongMessageError("it holds numbers that are not finite")
+        elif t.is_floating_point() and t.numel() and not all(isfinite(e.item()) for e in t.aminmax()):  # one pass
             raise WrongMessageError("it holds numbers that are not finite")
 
 
@@ -36,9 +40,9 @@ def _vet_rows(value: RowSparse) -> None:
         raise WrongMessageError("a gradient of rows that there are not")
 
 
-def _tensors(node: Any) -> Iterator[Tensor]:
+def _tensors(node: Any) -> Iterator[Tensor | PartedVector]:
     """Those that a rule will compute with; the point that a gradient was computed on is ours."""
-    if isinstance(node, Tensor):
+    if isinstance(node, Tensor | PartedVector):
         yield node
     elif isinstance(node, RowSparse):
         yield node.values

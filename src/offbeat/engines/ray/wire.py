@@ -125,6 +125,11 @@ def identity_of(secret: bytes, worker: int, life: int) -> bytes:
     return b"i" + _derive(secret, b"identity", worker, life)[:15]
 
 
+def shard_secret(secret: bytes, shard: int, life: int) -> bytes:
+    """From which the keys of a shard's lines to workers come, in one life of its server."""
+    return _derive(secret, b"shard", shard, life)
+
+
 def _derive(secret: bytes, what: bytes, worker: int, life: int) -> bytes:
     return hashlib.blake2b(b"%s %d %d" % (what, worker, life), key=secret, digest_size=32).digest()
 

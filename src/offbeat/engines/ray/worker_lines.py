@@ -11,14 +11,14 @@ from offbeat.engines.real.mail import Known, Mail
 class WorkerLine:
     """The line to one life of one worker."""
 
-    def __init__(self, secret: bytes, rank: int, life: int, x0: Any, mail: Mail) -> None:
+    def __init__(self, secret: bytes, rank: int, life: int, x0: Any, mail: Mail, hears: Any) -> None:
         self.mail = mail
         """For questions and answers, whose vectors may lie in memory that we share."""
         self.near = False
         self.row: r.Row | None = None  # as it was last seen in shared memory
         self.rank, self.life = rank, life
         self.identity = identity_of(secret, rank, life)
-        self.letters = Letters(key_of(secret, rank, life), rank, life, r.HeardByServer, to_server=False)
+        self.letters = Letters(key_of(secret, rank, life), rank, life, hears, to_server=False)
         self.known: Known = {"x0": x0}
         self.came = False
         self.standing = False
@@ -29,8 +29,9 @@ class WorkerLine:
 class WorkerLines:
     """Lines by worker. What an earlier life of a worker still says is refused."""
 
-    def __init__(self, secret: bytes, workers: int, x0: Any, mail: Mail) -> None:
-        self._secret, self._workers, self._x0, self._mail = secret, workers, x0, mail
+    def __init__(self, secret: bytes, workers: int, x0: Any, mail: Mail, hears: Any = r.HeardByServer) -> None:
+        """`x0`: what both ends of a line have from the start; `hears`: the messages that come."""
+        self._secret, self._workers, self.x0, self._mail, self._hears = secret, workers, x0, mail, hears
         self.by_rank: dict[int, WorkerLine] = {}
         self._by_identity: dict[bytes, WorkerLine] = {}
         self._last_life: dict[int, int] = {}
@@ -57,7 +58,7 @@ class WorkerLines:
         return life > self._last_life.get(rank, 0)
 
     def open(self, rank: int, life: int) -> WorkerLine:
-        line = WorkerLine(self._secret, rank, life, self._x0, self._mail)
+        line = WorkerLine(self._secret, rank, life, self.x0, self._mail, self._hears)
         self._by_identity[line.identity] = self.by_rank[rank] = line
         self._last_life[rank] = life
         return line

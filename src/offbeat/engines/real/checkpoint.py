@@ -4,7 +4,7 @@ It is taken when everybody rests: between two rounds, or waiting for an answer t
 message is under way, and the run can go on from there as if it had never stopped.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from offbeat.core.codec import Codec
 from offbeat.core.solver import Solver, World
+from offbeat.core.sparse import dense
 from offbeat.core.task import Buffers
 from offbeat.engines.running.rounds import Rounds, Told
 
@@ -53,12 +54,15 @@ def pack(codec: Codec, tree: Any) -> tuple[Any, bytes]:
     """A tree of records as plain values, and its tensors as the bytes of a safetensors file."""
     tensors: dict[str, Tensor] = {}
     encoded = codec.encode(tree, tensors)
-    return encoded, save({name: t.detach().clone().contiguous() for name, t in tensors.items()})
+    return encoded, save({name: dense(t).detach().clone().contiguous() for name, t in tensors.items()})
 
 
-def unpack(codec: Codec, encoded: Any, tensors: bytes) -> Any:
-    """Tensors in memory of their own, as torch lays it: sums could have other bits otherwise."""
-    return codec.decode(encoded, {name: t.clone() for name, t in load(tensors).items()})
+def unpack(codec: Codec, encoded: Any, tensors: bytes, lodge: Callable[[Tensor], Any] = lambda t: t) -> Any:
+    """The inverse; `lodge` says what stands for a tensor that does not stay here.
+
+    Tensors are in memory of their own, as torch lays it: sums could have other bits otherwise.
+    """
+    return codec.decode(encoded, {name: lodge(t.clone()) for name, t in load(tensors).items()})
 
 
 def save_worker(codec: Codec, rounds: Rounds, buffers: Buffers) -> SavedWorker:

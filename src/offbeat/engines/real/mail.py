@@ -8,17 +8,19 @@ from torch import Tensor
 
 from offbeat.core.codec import Codec
 from offbeat.core.effects import Gradient, View
+from offbeat.core.parted import PartedVector
 from offbeat.core.sparse import RowTable
 
-Known = dict[str, Tensor | RowTable]
+Vector = Tensor | PartedVector
+Known = dict[str, Vector | RowTable]
 """What the two ends of a line both have, by name."""
 
 
 class Places(Protocol):
     """Where the tensors of a message lie on their way: a slot of shared memory, or the frames beside a message."""
 
-    def write(self, slot: Any, tensors: Mapping[str, Tensor]) -> list[Any]:
-        """Puts tensors into a slot; says where each lies."""
+    def write(self, slot: Any, tensors: Mapping[str, Any]) -> list[Any]:
+        """Puts tensors, or what stands for them, into a slot; says where each lies."""
 
     def read(self, slot: Any, parts: list[Any]) -> dict[str, Tensor]:
         """Private copies of a slot's tensors."""
@@ -58,7 +60,7 @@ class Mail:
 
     def pack_reply(self, value: Any, slot: Any, known: Known) -> tuple[Any, list[Any], Known]:
         """Also says what the other side will have then."""
-        if type(value) is View and type(value.x) is Tensor:
+        if type(value) is View and type(value.x) in (Tensor, PartedVector):
             tree, new = {"view": value.version}, {"x": value.x}
             return tree, self._places.write(slot, new), _known(known, new, {})
         tensors: dict[str, Tensor] = {}
@@ -90,8 +92,8 @@ def _known_point(payload: Any, known: Known) -> str | None:
     return next((name for name, x in known.items() if x is payload.at), None)
 
 
-def _apart(known: Known) -> tuple[dict[str, Tensor], dict[str, RowTable]]:
-    tensors = {name: x for name, x in known.items() if isinstance(x, Tensor)}
+def _apart(known: Known) -> tuple[dict[str, Vector], dict[str, RowTable]]:
+    tensors = {name: x for name, x in known.items() if not isinstance(x, RowTable)}
     return tensors, {name: x for name, x in known.items() if isinstance(x, RowTable)}
 
 

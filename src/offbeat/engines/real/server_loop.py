@@ -5,6 +5,7 @@ closed here, messages between workers are passed on.
 """
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from offbeat.core.effects import Gradient, Reply, SharedAdd
@@ -34,15 +35,22 @@ class ServerLoop:
     """The rule's server and the run's record, wherever it runs."""
 
     def __init__(
-        self, site: Site, hub: Hub, saved: Checkpoint | None, life: int, totals: m.Totals | None = None
+        self,
+        site: Site,
+        hub: Hub,
+        saved: Checkpoint | None,
+        life: int,
+        totals: m.Totals | None = None,
+        lodge: Callable[[Any], Any] = lambda x: x,
     ) -> None:
+        """`lodge`: what stands for a vector of the server's that does not stay in this process."""
         totals = totals or m.Totals()
         self.site, self.hub, self.life = site, hub, life
         self.board, self.solver, self.clock = site.board, site.solver, site.clock
         self.ledger = Ledger(gap=site.options.gap)
         self.handling: tuple[int, Any] | None = None  # the last message of a worker, and whose it is
         site.feed.shares = Shares(saved.held if saved is not None else ())
-        state, there = self._state(saved)
+        state, there = self._state(saved, lodge)
         self.serving = Serving(self.solver, state, self.ledger, there)
         if saved is not None:
             self.serving.waiting = set(saved.waiting)
@@ -64,12 +72,12 @@ class ServerLoop:
         self._elapsed = totals.elapsed
         self.clock.start(self._elapsed)
 
-    def _state(self, saved: Checkpoint | None) -> tuple[Any, list[int]]:
-        x0, world = self.site.initial.x, self.site.world
+    def _state(self, saved: Checkpoint | None, lodge: Callable[[Any], Any]) -> tuple[Any, list[int]]:
+        x0, world = lodge(self.site.initial.x), self.site.world
         if saved is None:
             state, there = self.solver.init_server(x0, world), list(world.present)
         else:
-            tree = unpack(self.site.codec, saved.server, saved.tensors)
+            tree = unpack(self.site.codec, saved.server, saved.tensors, lodge)
             state, there = self.solver.load_server(tree, x0, world), saved.there
         if SharedAdd in self.solver.asks:
             self.hub.share(dense(state.x), state.version)

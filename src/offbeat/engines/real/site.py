@@ -21,7 +21,7 @@ Maker = tuple[str, tuple[Any, ...]]
 class Fault:
     """For tests: what goes wrong, exactly when. `at` is a worker's gradient, or the server's update, from 0."""
 
-    kind: str  # kill, hang, raise
+    kind: str  # kill, hang, raise; of the server's first shard: kill shard
     at: int
     worker: int | None = None  # None: the server
     life: int = 1  # of the worker: 1 is the one it started with

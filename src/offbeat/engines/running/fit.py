@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from offbeat.core.effects import Batch, Call, Grad, Stop
 from offbeat.core.errors import ConfigError
 from offbeat.core.feed import Feed
 from offbeat.core.solver import Solver, World
@@ -26,6 +27,13 @@ def lacking(offered: Iterable[type], solver: Solver | type[Solver]) -> str | Non
     """What of the effects that a solver's rounds use an engine does not offer; None where it offers all."""
     missing = solver.asks - frozenset(offered)
     return f"it asks for {', '.join(sorted(e.__name__ for e in missing))}" if missing else None
+
+
+def uncuttable(solver: Solver | type[Solver]) -> str | None:
+    """Why the vector of a solver's server cannot lie in parts on several machines; None where it can."""
+    if Call not in solver.asks or solver.asks - {Grad, Batch, Call, Stop}:
+        return "its parameters are not with a server alone"
+    return solver.needs_whole if isinstance(solver, type) else solver.why_whole()
 
 
 def require(engine: str, offered: Iterable[type], solver: Solver, world: World) -> None:

@@ -23,7 +23,7 @@ from offbeat.core.reduction import weighted_mean
 from offbeat.core.solver import Round, Shown, Solver, World
 from offbeat.core.sparse import RowTable
 from offbeat.optim.clipping import clipped
-from offbeat.optim.steppers import AnyStepper, Factory, start
+from offbeat.optim.steppers import AnyStepper, Factory, start, whole_only
 from offbeat.solvers.parameter_server.slots import Arrival, Collect, Correct, Gate, Publish, Push, Release
 from offbeat.solvers.parameter_server.state import Held, S, Server, W, Worker, load, save
 
@@ -86,6 +86,15 @@ class ParameterServer(Solver, Generic[S, W]):
     @property
     def answers_at_once(self) -> bool:
         return self.at_once and not self.introduce
+
+    def why_whole(self) -> str | None:
+        if self.clip is not None and self.clip_at == "server":
+            return "clipping at the server needs the norm of the whole vector (solver.clip_at='worker' does not)"
+        return self.needs_whole or self.why_whole_optimizer()
+
+    def why_whole_optimizer(self) -> str | None:
+        """The same, because of the server's optimizer."""
+        return whole_only(self.opt, self.multipliers)
 
     def init_worker(self, rank: int, x0: Any, world: World) -> W:
         asks = x0 is None or (self.introduce > 0 and rank > 0)
