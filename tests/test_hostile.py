@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import tracemalloc
 
 import pytest
 
@@ -17,6 +18,8 @@ from offbeat import cli
 from offbeat.core.errors import OffbeatWarning, StoreError
 from offbeat.core.legible import legible
 from offbeat.folders.finding import find
+from offbeat.folders.limits import MOST_JSON
+from offbeat.folders.opening import read_bytes
 from offbeat.folders.run_files import RunFiles
 from offbeat.lab import config
 from offbeat.lab.runs.plan import build
@@ -324,3 +327,13 @@ def test_a_file_where_one_stands_is_not_taken_for_a_module_of_pythons(tmp_path, 
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False)
     assert (done.returncode, len(json.loads(done.stdout))) == (0, 1), done.stderr
     assert not (tmp_path / "EXECUTED").exists()
+
+
+def test_a_small_file_takes_little_memory_whatever_it_might_have_had(tmp_path):
+    (tmp_path / "run.json").write_text("{}")
+    tracemalloc.start()
+    try:
+        assert read_bytes(tmp_path, "run.json", MOST_JSON) == b"{}"
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()

@@ -1,10 +1,14 @@
 """What a command does before its first event: closed streams, full ones, and signals during set-up."""
 
+import errno
+import io
 import json
 import os
+import queue
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -12,6 +16,9 @@ from typer.core import TyperGroup
 
 from offbeat import cli
 from offbeat.cli.streams import is_output
+from offbeat.lab.studies import cell_process
+from offbeat.lab.studies.cells import Cell, Inbox
+from offbeat.lab.studies.cells_here import Here
 
 OFFBEAT = str(Path(sys.executable).with_name("offbeat"))
 RUN = f"{OFFBEAT} run quadratic --budget 5updates --json"
@@ -48,6 +55,69 @@ def test_a_full_output_is_one_line_and_the_run_is_kept(tmp_path):
 def test_a_file_that_cannot_be_written_is_no_output():
     assert not is_output(OSError(28, "No space left on device", "trace.parquet"))
     assert is_output(OSError(28, "No space left on device"))
+
+
+# -- too little of what every command needs ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["run quadratic", "compare quadratic"])
+def test_too_little_address_space_is_said_before_anything_is_loaded(tmp_path, command):
+    """Libraries that do not get it end the process themselves, or leave a traceback of an import."""
+    done = shell(f"ulimit -v 400000; {OFFBEAT} {command}", tmp_path)
+    name = command.split()[0]
+    assert (done.returncode, done.stderr) == (
+        2,
+        f"offbeat: {name} needs about 2GB of address space, but only 409.6MB are allowed (ulimit -v): "
+        "raise the limit\n",
+    )
+    assert not list(tmp_path.iterdir())
+
+
+STARVED = {
+    "not enough memory": [MemoryError(), ImportError("libtorch.so: failed to map segment from shared object")],
+    "too many files are open": [OSError(errno.EMFILE, "Too many open files"), OSError(errno.ENFILE, "Too many")],
+    "no more threads or processes": [RuntimeError("can't start new thread"), BlockingIOError(errno.EAGAIN, "")],
+}
+
+
+@pytest.mark.parametrize(("what", "error"), [(what, e) for what, errors in STARVED.items() for e in errors])
+def test_what_there_is_too_little_of_on_the_way_is_one_line(monkeypatch, capsys, what, error):
+    def app(**_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "app", app)
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    told = capsys.readouterr().err
+    assert end.value.code == 1
+    assert told.startswith("offbeat: ")
+    assert what in told
+    assert told.count("\n") == 1
+
+
+def test_a_process_for_runs_that_gets_no_thread_says_so_and_is_no_traceback(monkeypatch):
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    out = io.StringIO()
+    cell_process._worker(io.StringIO(), out)
+    assert json.loads(out.getvalue()) == {
+        "status": "failed",
+        "why": "its process cannot start a thread: more processes, ulimit -u?",
+    }
+
+
+@pytest.mark.processes
+def test_a_run_that_is_given_to_a_process_that_has_just_ended_has_failed(tmp_path):
+    inbox: Inbox = queue.Queue()
+    worker = Here(1).start(inbox)
+    assert inbox.get()[1] == {"ready": True}
+    os.kill(worker._process.pid, signal.SIGKILL)
+    assert inbox.get(timeout=60) == (worker, None)
+    worker.give(Cell({}, tmp_path), again=False)
+    assert worker.fate().why == "its process ended with exit code -9"
+    worker.end()
 
 
 SLOW = """

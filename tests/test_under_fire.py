@@ -221,6 +221,16 @@ def test_too_few_open_files_are_said_before_anything_starts(tmp_path):
 
 
 @pytest.mark.slow
+def test_too_few_open_files_are_said_before_the_first_run_of_a_comparison(tmp_path):
+    command = [sys.executable, "-m", "offbeat", "compare", "quadratic", "--engine", "local", "--workers", "2"]
+    code, said = limited([*command, "--out", str(tmp_path / "runs")], NOFILE=27)
+    assert code == 2
+    assert len(said) == 1
+    assert "2 workers need about 28 open files a process, but only 27 are allowed (ulimit -n)" in said[0]
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.slow
 def test_too_little_shared_memory_is_said_before_anything_starts(tmp_path):
     code, said = limited(offbeat_run(tmp_path, "--workers", "2"), FSIZE=100_000)
     assert code == 2

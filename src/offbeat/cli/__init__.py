@@ -29,6 +29,7 @@ from offbeat.cli import (
     timing,
     validation,
 )
+from offbeat.cli.starved import check_address_space, starved
 from offbeat.cli.streams import is_output, lead_nowhere, open_closed_streams
 from offbeat.core.errors import OffbeatError, OffbeatWarning
 from offbeat.core.interruption import exit_code, like_ctrl_c
@@ -78,11 +79,13 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _whole(
+    ctx: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", help="say the version", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
     """Training out of sync, on purpose."""
+    check_address_space(ctx.invoked_subcommand)
 
 
 # One line a command, in the order of `offbeat --help`.
@@ -158,14 +161,15 @@ def main() -> NoReturn:
     except BrokenPipeError:  # the reader of our output has gone
         lead_nowhere(sys.stdout.fileno())
         code = 1
-    except OSError as e:
-        if not is_output(e):
-            raise
-        lead_nowhere(sys.stdout.fileno())
-        print(f"offbeat: what was done cannot be printed: {e.strerror}", file=sys.stderr)
-        code = 1
     except Exception as e:
-        if hasattr(e, "format_message"):  # typer's own complaints about arguments
+        if (too_little := starved(e)) is not None:
+            print(f"offbeat: {_one_line(too_little)}", file=sys.stderr)
+            code = 1
+        elif isinstance(e, OSError) and is_output(e):
+            lead_nowhere(sys.stdout.fileno())
+            print(f"offbeat: what was done cannot be printed: {e.strerror}", file=sys.stderr)
+            code = 1
+        elif hasattr(e, "format_message"):  # typer's own complaints about arguments
             print(f"offbeat: {_one_line(e.format_message())}{_got(e)}", file=sys.stderr)
             code = 2
         elif type(e).__name__ in ("Abort", "Exit"):

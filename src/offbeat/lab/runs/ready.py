@@ -9,6 +9,7 @@ from offbeat.core.bits import usual_torch
 from offbeat.core.errors import ConfigError
 from offbeat.core.memory import require
 from offbeat.core.units import counted, format_size
+from offbeat.engines.real.machine import check_files
 from offbeat.lab.engines import check_fit, entry
 from offbeat.lab.runs.plan import Plan
 from offbeat.lab.watch.evaluation import check_first
@@ -27,6 +28,8 @@ def check(plan: Plan) -> None:
     _ = plan.samples_budget  # epochs of a task that has none are refused here
     if plan.diagnose_every is not None and entry(plan.engine).real:
         raise ConfigError("record.diagnose_every needs engine sim: the clock of wall time does not stop")
+    if plan.engine == "local":
+        check_files(plan.cluster.workers)
     if not entry(plan.engine).real:
         workers = counted(plan.cluster.workers, "simulated worker")
         what = f"{workers} of {plan.solver_name} with vectors of {format_size(plan.task.nbytes)}"

@@ -26,7 +26,11 @@ def _worker(lines: IO[str], out: IO[str]) -> None:
         out.write(json.dumps(message) + "\n")
         out.flush()
 
-    threading.Thread(target=listen, daemon=True).start()
+    try:
+        threading.Thread(target=listen, daemon=True).start()
+    except RuntimeError:
+        say({"status": "failed", "why": "its process cannot start a thread: more processes, ulimit -u?"})
+        return
     work = CellWork(say)
     while (job := jobs.get()) is not None:
         busy.set()

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 
 from offbeat.core.errors import OffbeatError
 from offbeat.lab.config import NONE, Objects
@@ -65,8 +66,9 @@ class _Process:
         self.cell = cell
         message, self._told = job(cell, again, self._told), cell.objects
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(message) + "\n")
-        self._process.stdin.flush()
+        with suppress(BrokenPipeError):  # it has just ended, which is the next that is heard of it
+            self._process.stdin.write(json.dumps(message) + "\n")
+            self._process.stdin.flush()
 
     def fate(self) -> Fate:
         try:
@@ -80,7 +82,8 @@ class _Process:
             self._process.kill()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None and (hard or pipe is self._process.stdin):
-                pipe.close()
+                with suppress(BrokenPipeError):
+                    pipe.close()
         try:
             self._process.wait(timeout=60)
         except subprocess.TimeoutExpired:
