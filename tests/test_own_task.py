@@ -242,6 +242,21 @@ def test_a_collate_function_that_gives_something_else_is_told_what_it_should_giv
         offbeat.task(nn.Linear(5, 3), F.cross_entropy, (X, Y), collate=5)
 
 
+@pytest.mark.parametrize(
+    ("loss", "got"),
+    [
+        (lambda out, y: None, "NoneType"),
+        (lambda out, y: (out - y) ** 2, r"a tensor of shape \(4, 1\)"),
+        (lambda out, y: 0.5, "float"),
+    ],
+)
+def test_a_loss_that_is_not_one_number_is_refused_in_one_line(loss, got):
+    x = torch.ones(4, 1)
+    task = offbeat.task(torch.nn.Linear(1, 1), loss, (x, x), (x, x))
+    with pytest.raises(ConfigError, match=f"the loss must give a tensor with one number, the mean .*, got {got}"):
+        offbeat.train(task, "asgd", 2, budget="2updates", batch=2, out=False)
+
+
 def test_a_data_loader_is_told_to_hand_over_its_dataset():
     loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(X, Y))
     with pytest.raises(ConfigError, match=r"train must be .* got DataLoader: give its \.dataset"):

@@ -1,11 +1,13 @@
-"""How a model is given its inputs: one by position, several by position or by name, as its `forward` takes them."""
+"""How a model is given its inputs, one by position, several by position or by name, as its `forward` takes them; and
+what its loss must be.
+"""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from inspect import signature
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from offbeat.core.errors import ConfigError
 
@@ -20,6 +22,14 @@ def call(model: nn.Module, inputs: Any) -> Any:
     if isinstance(inputs, tuple):
         return model(*inputs) if _takes(model, *inputs) else model(inputs)
     return model(inputs)
+
+
+def one_number(loss: Any) -> Tensor:
+    """What a loss function gave, if it is what it should be."""
+    if isinstance(loss, Tensor) and loss.numel() == 1:
+        return loss
+    got = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
+    raise ConfigError(f"the loss must give a tensor with one number, the mean over the batch, got {got}")
 
 
 @contextmanager

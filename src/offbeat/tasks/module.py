@@ -17,7 +17,7 @@ from offbeat.core.layout import Layout
 from offbeat.core.task import Buffers, Mapper, Point
 from offbeat.data.labels import Predictions, classified, correct, refuse_one_class, refuse_out_of_range
 from offbeat.data.samples import Collate, Samples, Subset, as_samples
-from offbeat.tasks.calling import call, refuse_gpu
+from offbeat.tasks.calling import call, one_number, refuse_gpu
 from offbeat.tasks.habits import Habits, habits
 from offbeat.tasks.scores import class_scores
 
@@ -231,7 +231,7 @@ class ModuleTask:
         inputs, target = self._train.batch(batch)
         output = call(model, inputs)
         self._check(output, target)
-        loss = self.loss(output, target)
+        loss = one_number(self.loss(output, target))
         grads = torch.autograd.grad(loss, self._threads.params, allow_unused=True, materialize_grads=True)
         value = Layout.flatten(grads)
         buffers: Buffers = None
@@ -260,7 +260,7 @@ class ModuleTask:
                 inputs, target = samples.batch(indices)
                 output = call(model, inputs)
                 self._check(output, target)
-                loss = self.loss(output, target).item() * len(indices)
+                loss = one_number(self.loss(output, target)).item() * len(indices)
                 if not classified(output, target):
                     return loss, None, None, 0
                 return loss, output.argmax(1).numpy(), target.numpy(), output.shape[1]
