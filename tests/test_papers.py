@@ -13,6 +13,7 @@ from offbeat import cli
 from offbeat.lab.config import NONE
 from offbeat.lab.papers import claims, pages, reproducing
 from offbeat.lab.papers.claim_rules import STATISTICS, spearman
+from offbeat.lab.papers.clock_cells import clock_cell
 from offbeat.lab.papers.deciding import (
     CONTRADICTED,
     HOLDS,
@@ -40,6 +41,9 @@ def test_every_cell_of_a_recipe_is_a_configuration(name):
     for variant in r.variants:
         for size in r.sizes:
             for point in r.points():
+                if r.clock:
+                    clock_cell(r.base, settings(r, size, variant, point), 0, Path("nowhere"))
+                    continue
                 configured(r.base, {**settings(r, size, variant, point), "seed": 0}, NONE, tried=False)
 
 
@@ -214,6 +218,9 @@ def test_a_recipe_is_run_shown_and_gone_on_with(tmp_path, monkeypatch):
 
     assert read_results(tmp_path, "tiny.parquet").num_rows == 16
     only = reproducing.plan("tiny", out=tmp_path, cell="workers=2,lr=0.1", seeds=1)
+    only.collect()
+    only.save(tmp_path / "tiny.parquet")
+    assert read_results(tmp_path, "tiny.parquet").num_rows == 16, "the rows of other cells and seeds stay"
     assert [p.point for p in only.placed] == [("2", "0.1")] * 2
 
 

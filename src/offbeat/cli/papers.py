@@ -68,6 +68,9 @@ def reproduce(
         return
     chosen = size or ("full" if full else "quick")
     made = plan(name, size=chosen, cell=cell, variants=variant, seeds=seeds, out=out)
+    if dry_run and made.recipe.clock:
+        print(f"{len(made.cells)} cells of the clock alone: seconds each, nothing is kept on disk")
+        return
     if dry_run and made.cells:
         estimate(made, where, as_json)
         return

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from offbeat.core.errors import ConfigError, unknown
-from offbeat.lab.config import NONE, Config
+from offbeat.lab.config import NONE
 from offbeat.lab.papers.claim_rules import matches
+from offbeat.lab.papers.clock_cells import clock_cell
 from offbeat.lab.papers.deciding import kept
 from offbeat.lab.papers.recipe import Point, Recipe, Where
 from offbeat.lab.runs.address import address
@@ -43,9 +44,11 @@ def expand(
         for variant in variants:
             for point in points:
                 keys = {"variant": variant, **dict(zip(axes, point, strict=True)), "seed": seed}
-                config = _config(recipe, size, variant, point, seed, tried)
-                made = Cell(config.plain(), folder / "cells" / config.hash, keys, address(config, NONE))
-                placed.append(Placed(variant, point, seed, cells.setdefault(config.hash, made)))
+                found = settings(recipe, size, variant, point)
+                made = clock_cell(recipe.base, found, seed, folder) if recipe.clock else None
+                made = made or _trained(recipe, found, seed, folder, tried)
+                made.keys.update(keys)
+                placed.append(Placed(variant, point, seed, cells.setdefault(made.folder.name, made)))
     return placed, list(cells.values())
 
 
@@ -58,13 +61,13 @@ def settings(recipe: Recipe, size: str, variant: str, point: Point) -> dict[str,
     return found | recipe.sizes[size].set
 
 
-def _config(recipe: Recipe, size: str, variant: str, point: Point, seed: int, tried: set[str]) -> Config:
+def _trained(recipe: Recipe, found: Mapping[str, Any], seed: int, folder: Path, tried: set[str]) -> Cell:
     """One run of each kind is tried out: loading a dataset for every cell would take minutes."""
-    found = settings(recipe, size, variant, point)
     kind = json.dumps({k: v for k, v in found.items() if not k.startswith(("cluster.", "optimizer.lr"))}, default=str)
     first = kind not in tried
     tried.add(kind)
-    return configured(deepcopy(recipe.base), {**found, "seed": seed}, NONE, tried=first)
+    config = configured(deepcopy(recipe.base), {**found, "seed": seed}, NONE, tried=first)
+    return Cell(config.plain(), folder / "cells" / config.hash, {}, address(config, NONE))
 
 
 def parse_cells(recipe: Recipe, text: str) -> Where:

@@ -57,6 +57,7 @@ One TOML file in `src/offbeat/recipes` a table or figure:
 | part | what it holds |
 |---|---|
 | `[base]` | the paper's set-up, with the keys of a run's configuration ([every setting](configuration.md)) |
+| `clock = true` | nothing is trained; `[base]` has `cluster`, `solver`, `rounds`, `measure`, `size`, `batch` |
 | `[axes.NAME]` | the values of an axis, each with the settings that it stands for |
 | `[variants.NAME]` | readings of what is ambiguous; the first is held against the paper, others may flip it |
 | `[sizes.NAME]` | `quick` and `full`, and others: seeds, settings, cells and variants that are run |

@@ -91,6 +91,8 @@ class Recipe(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     title: str
     axes: dict[str, dict[str, dict[str, Any]]]
     published: Published
+    clock: bool = False
+    """Whether its cells are of the clock alone (`clock_cells.py`); they are trained else."""
     metric: str = "accuracy"
     label: str = "accuracy"
     unit: str = "%"

@@ -1,6 +1,6 @@
 """`offbeat.reproduce`: a table or figure of a paper, run and held against what was published."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from offbeat.core.errors import ConfigError, unknown
 from offbeat.data.datasets import cache_dir, status
 from offbeat.lab.papers.beside import Beside, beside
+from offbeat.lab.papers.clock_cells import run_clock
 from offbeat.lab.papers.deciding import Decision, decide
 from offbeat.lab.papers.expansion import Placed, expand, parse_cells, reduced
 from offbeat.lab.papers.recipe import Recipe, recipe
@@ -51,8 +52,11 @@ class Reproduction(Study):
         """Ours beside the published numbers, in the variant that is compared with the paper."""
         return beside(self.recipe, self.results)
 
+    def _run_cells(self, where: Where, again: bool, on_change: Callable[[], None]) -> bool:
+        return run_clock(self.cells, on_change) if self.recipe.clock else super()._run_cells(where, again, on_change)
+
     def save(self, path: str | Path) -> Path:
-        """Writes the results as one small table; rows of other sizes in it stay."""
+        """Writes the results as one small table; rows of other sizes, variants, cells and seeds in it stay."""
         return save(self.results, Path(path))
 
     def report(self, path: str | Path | None = None, **options: Any) -> "Page":

@@ -23,7 +23,7 @@ def value_of(recipe: Recipe, outcome: Mapping[str, Any]) -> float | None:
     """The number that is held against the paper's; a run that did not converge counts as chance, as it does there."""
     if outcome["status"] not in ("done", "diverged"):
         return None
-    found = outcome.get(recipe.metric)
+    found = outcome.get("measured" if recipe.clock else recipe.metric)
     if recipe.chance is not None and (outcome["status"] == "diverged" or outcome.get("stalled")):
         return recipe.chance
     return None if found is None or outcome["status"] == "diverged" else recipe.scale * float(found)
@@ -36,7 +36,7 @@ def rows_of(recipe: Recipe, size: str, placed: Sequence[Placed]) -> list[dict[st
         outcome = p.run.outcome
         if outcome is None:
             continue
-        about = _about(p) if ended(p.run) else {}
+        about = _about(recipe, p) if ended(p.run) else {}
         out.append(
             {
                 "size": size,
@@ -55,19 +55,25 @@ def rows_of(recipe: Recipe, size: str, placed: Sequence[Placed]) -> list[dict[st
     return out
 
 
-def _about(p: Placed) -> dict[str, str]:
+def _about(recipe: Recipe, p: Placed) -> dict[str, str]:
     """When it ended, and under which versions, on which type of processor."""
+    if recipe.clock:
+        return {name: str((p.run.outcome or {}).get(name, "")) for name in ("ended", *_VERSIONS)}
     info = Folder(p.run.folder).read()
     return {"ended": info.ended or "", **{name: info.versions.get(name, "") for name in _VERSIONS}}
 
 
 def save(rows: Sequence[Row], path: Path) -> Path:
-    """Writes the table; rows of other sizes that it holds already stay."""
-    sizes = {row["size"] for row in rows}
+    """Writes the table; rows of other sizes, variants, cells and seeds that it holds already stay."""
     before = _read(path) if path.exists() else []
-    every = [*(row for row in before if row["size"] not in sizes), *rows]
+    every = list({_place(row): row for row in [*before, *rows]}.values())
     Folder(path.parent).write_table(path.name, metrics_table(every))
     return path
+
+
+def _place(row: Row) -> tuple[Any, ...]:
+    """What tells one row from another: its size, variant, cell and seed, which come before its value."""
+    return tuple(row.values())[: list(row).index("value")]
 
 
 def stored(name: str) -> list[dict[str, Any]]:
