@@ -36,7 +36,7 @@ DOCS = Path(__file__).parent.parent / "docs"
 @pytest.fixture
 def nudge(tmp_path, monkeypatch):
     """The code of docs/adding.md, as nudge.py in the working folder."""
-    code, _, _ = re.findall(r"```python\n(.*?)```", (DOCS / "adding.md").read_text(encoding="utf-8"), re.S)
+    code, *_ = re.findall(r"```python\n(.*?)```", (DOCS / "adding.md").read_text(encoding="utf-8"), re.S)
     (tmp_path / "nudge.py").write_text(code, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -77,7 +77,7 @@ def test_the_solver_of_the_page_is_thirty_lines_or_so_and_keeps_the_contract(nud
 
 
 def test_the_solver_that_announces_versions_shows_the_staleness_of_asgd(tmp_path, monkeypatch):
-    _, code, _ = re.findall(r"```python\n(.*?)```", (DOCS / "adding.md").read_text(encoding="utf-8"), re.S)
+    _, code, *_ = re.findall(r"```python\n(.*?)```", (DOCS / "adding.md").read_text(encoding="utf-8"), re.S)
     (tmp_path / "by_hand.py").write_text(code, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     from by_hand import ByHand

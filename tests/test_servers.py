@@ -5,6 +5,7 @@ import re
 import sys
 from copy import copy
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -369,17 +370,21 @@ def test_past_empty_slots_the_server_says_what_it_says_through_them(name):
 # -- a row of slots, as the docs have it ------------------------------------------------------------------------------
 
 
-def careful():
-    """The second example of docs/adding.md."""
+def of_the_page(name):
+    """The class of this name in docs/adding.md."""
     page = Path(__file__).parent.parent / "docs" / "adding.md"
-    *_, code = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.S)
-    scope = {"__name__": "careful"}
+    (code,) = (
+        c for c in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.S) if f"class {name}(" in c
+    )
+    scope = {"__name__": name}
     exec(compile(code, "adding.md", "exec", dont_inherit=True), scope)
-    return scope["Careful"]
+    return scope[name]
 
 
 def test_the_slots_of_the_docs_do_what_they_say():
-    out = simulate(TASK, careful()(sgd(), oldest=6), cluster(8, compute="lognormal(10ms,15ms)"), updates=80, keep=True)
+    out = simulate(
+        TASK, of_the_page("Careful")(sgd(), oldest=6), cluster(8, compute="lognormal(10ms,15ms)"), updates=80, keep=True
+    )
     points, m = [np.ones(4), *(x.numpy() for x in out.xs)], 0.0
     for n, r in enumerate(out.applied):
         m = 0.9 * m + 0.1 * r["staleness"]
@@ -392,7 +397,7 @@ def test_the_slots_of_the_docs_do_what_they_say():
 
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_slots_of_the_docs_keep_the_contract(check, monkeypatch):
-    monkeypatch.setitem(sys.modules, "careful", SimpleNamespace(Careful=careful()))
+    monkeypatch.setitem(sys.modules, "careful", SimpleNamespace(Careful=of_the_page("Careful")))
     CHECKS[check](Case("careful:Careful", {"oldest": 4}, workers=4))
 
 
@@ -600,3 +605,13 @@ def test_wrong_hyper_parameters_are_refused_by_name():
             solver(name, **options)
     with pytest.raises(ConfigError, match="one for each of the 2 workers"):
         simulate(TASK, solver("async-diloco", speeds=[1.0]), cluster(2), updates=1)
+
+
+def test_the_barrier_of_the_docs_steps_with_two_and_answers_both():
+    out = simulate(TASK, of_the_page("Pairs")(sgd()), cluster(3, compute="lognormal(10ms,15ms)"), updates=20, keep=True)
+    steps = [r["version_applied"] for r in out.applied]
+    assert [steps.count(n) for n in range(20)] == [2] * 20
+    for worker in range(3):
+        started = [r for r in out.applied if r["worker"] == worker]
+        for before, after in pairwise(started):  # it began its next gradient when its last one had been used
+            assert after["version_read"] == before["version_applied"] + 1
