@@ -5,6 +5,8 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
+import types
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,9 @@ from offbeat.core.feed import Feed
 from offbeat.engines.cluster import Cluster
 from offbeat.engines.local import Fault, Launcher, Local, Options, arena
 from offbeat.engines.local import processes as local_processes
+from offbeat.engines.ray import ray_processes
+from offbeat.engines.ray.last_words import how_it_ended
+from offbeat.engines.ray.ray_processes import RayProcesses
 from offbeat.engines.real import machine
 from offbeat.engines.real.transport import RunError
 from offbeat.tasks.quadratic import Quadratic
@@ -77,6 +82,59 @@ def test_a_model_that_ends_its_process_is_named(launcher):
         f"worker 0 was lost at batch {AT} (exit code 7); restarted",
         f"worker 0 was lost at batch {2 * AT + 1} (exit code 7); left out",
     ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["on ray"])
+def test_a_segfault_is_named_on_a_cluster_too(starter):
+    engine = fire(starter, Bad(bad_tasks.segfault), restarts=0)
+    line = line_of(bad_tasks.segfault, "the line that is to be named")
+    (lost,) = [said for said in engine.incidents if "was lost" in said]
+    assert lost == f"worker 0 was lost at batch {AT} (SIGSEGV in bad_tasks.py, line {line}); left out"
+
+
+def test_how_a_process_of_rays_ended_is_read_from_what_it_left():
+    note = (
+        'Fatal Python error: Segmentation fault\n\nStack (most recent call first):\n  File "/me/model.py", line 12 in f'
+    )
+    unknown = "Worker unexpectedly exits with a connection error code 2. (3) crashed due to SIGSEGV"
+    assert how_it_ended(f"hello\n{note}", unknown) == "SIGSEGV in model.py, line 12"
+    assert how_it_ended("Fatal Python error: Aborted\n", unknown) == "SIGABRT"
+    assert how_it_ended("hello", "Worker exits unexpectedly. Worker exits with an exit code 4.") == "exit code 4"
+    assert how_it_ended("", "the node was running low on memory") == "killed, out of memory"
+    assert how_it_ended("", unknown, out_of_memory=True) == "killed, out of memory"
+    assert how_it_ended("", unknown) == "killed, or left without a word"
+
+
+def test_while_a_machine_is_asked_whether_it_is_there_nobody_waits(monkeypatch):
+    """It may take seconds to answer, and the server is told of others meanwhile."""
+    processes = object.__new__(RayProcesses)
+    processes._lock, processes._gave_up, processes.nodes = threading.RLock(), set(), {0: "10.0.0.1"}
+    processes._exits, processes._line, processes._crew = {}, None, types.SimpleNamespace(forget=lambda *_: None)
+    processes._doing = {"r": types.SimpleNamespace(rank=0, life=1, how="begins", host=None)}
+    free = []
+
+    def take_the_lock() -> None:
+        free.append(processes._lock.acquire(timeout=1))
+        if free[0]:
+            processes._lock.release()
+
+    def gone(_: str) -> bool:
+        other = threading.Thread(target=take_the_lock)
+        other.start()
+        other.join()
+        return False
+
+    ray = pytest.importorskip("ray")
+
+    def get(_: str) -> None:
+        raise ray.exceptions.ActorDiedError
+
+    monkeypatch.setattr(ray, "get", get)
+    monkeypatch.setattr(ray_processes, "is_there", gone)
+    processes._ended("r")
+    assert free == [True]
+    assert processes.exit_of("worker", 0) == "its machine 10.0.0.1 was lost"
 
 
 def test_an_error_names_the_users_line_though_a_library_raised_it(launcher):

@@ -17,6 +17,7 @@ from offbeat.engines.ray import common_memory
 from offbeat.engines.ray import ray_messages as r
 from offbeat.engines.ray.actor_transport import ActorPeer, ActorServer
 from offbeat.engines.ray.common_memory import CommonMemory
+from offbeat.engines.ray.last_words import end_of, error_log
 from offbeat.engines.ray.near_sockets import NearPeer, NearServer
 from offbeat.engines.ray.ray_hub import RayHub
 from offbeat.engines.ray.ray_port import RayPort
@@ -98,6 +99,8 @@ class About(NamedTuple):
     node: str
     pid: int
     versions: dict[str, str]
+    log: str = ""
+    """The file there, if it is one, in which it complains."""
 
 
 class Host:
@@ -117,6 +120,10 @@ class Host:
 
     def about(self) -> About:
         return about_here()
+
+    def end_of_log(self, path: str) -> str:
+        """Of a process that was on this machine."""
+        return end_of(path)
 
     def prepare(self, run: str, setup: bytes, paths: list[str]) -> str | None:
         """Makes the task; says why not, if it cannot. Modules are looked for where the driver has them, too."""
@@ -281,7 +288,7 @@ class Host:
 
 
 def about_here() -> About:
-    return About(node_address(), os.getpid(), versions())
+    return About(node_address(), os.getpid(), versions(), error_log())
 
 
 def node_address() -> str:

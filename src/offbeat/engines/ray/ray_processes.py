@@ -13,7 +13,8 @@ from offbeat.engines.ray import ray_messages as r
 from offbeat.engines.ray.actor_transport import ActorControl
 from offbeat.engines.ray.connection import is_there
 from offbeat.engines.ray.crew import SERVER, Crew
-from offbeat.engines.ray.host import Parting, ServerOrder, ShardAddress, ShardOrder, WorkerOrder, node_address
+from offbeat.engines.ray.host import About, Parting, ServerOrder, ShardAddress, ShardOrder, WorkerOrder, node_address
+from offbeat.engines.ray.last_words import end_of, how_it_ended
 from offbeat.engines.ray.ray_line import RayLine
 from offbeat.engines.ray.ray_options import RayOptions
 from offbeat.engines.ray.remote_board import RemoteBoard, buffers_of, row_of
@@ -22,11 +23,13 @@ from offbeat.engines.ray.sockets import Address, ZmqPeer
 from offbeat.engines.ray.wire import Letters, identity_of, key_of, shard_secret
 from offbeat.engines.real.board import Board
 from offbeat.engines.real.checkpoint import Checkpoint, SavedWorker
+from offbeat.engines.real.machine import times_out_of_memory
 from offbeat.engines.real.messages import Totals
 from offbeat.engines.real.site import Setup, Site, pickled
 from offbeat.engines.real.transport import Closed, RunError
 
 _CONSTRUCTION_SECONDS = 300.0  # for making the task
+_LOG_SECONDS = 2.0  # for another process to read the log of one that ended
 _LOOK = 0.1  # seconds between two looks at who has ended
 
 
@@ -58,6 +61,8 @@ class RayProcesses:
         self._doing: dict[Any, Errand] = {}  # by the reference that Ray will fulfil
         self._lives: dict[int, int] = {}
         self._exits: dict[int, str] = {}
+        self._logs: dict[int, str] = {}  # where each complains, on its machine
+        self._out_of_memory = times_out_of_memory()
         self._lock = threading.RLock()
         self._gave_up: set[int] = set()  # who found no place in time
         self._ending = False
@@ -79,8 +84,8 @@ class RayProcesses:
 
         ranks = [SERVER, *self._shards, *self._site.world.present]
         found = self._crew.start(ranks)
-        self.nodes = {rank: about.node for rank, about in found.items()}
-        self.pids = {rank: about.pid for rank, about in found.items()}
+        for rank, about in found.items():
+            self._note(rank, about)
         crosses = len(set(self.nodes.values())) > 1
         self.encrypted = self._options.encryption == "on" or (self._options.encryption == "auto" and crosses)
         self._blob = ray.put(blob)
@@ -226,9 +231,11 @@ class RayProcesses:
         import ray
 
         with contextlib.suppress(ray.exceptions.RayError):
-            about = ray.get(errand.there)
-            self.nodes[errand.rank], self.pids[errand.rank] = about.node, about.pid
+            self._note(errand.rank, ray.get(errand.there))
         errand.there = None
+
+    def _note(self, rank: int, about: About) -> None:
+        self.nodes[rank], self.pids[rank], self._logs[rank] = about.node, about.pid, about.log
 
     def _ended(self, reference: Any) -> None:
         import ray
@@ -236,14 +243,16 @@ class RayProcesses:
         try:
             parting: Parting | None = ray.get(reference)
             how = "it ended"
-        except ray.exceptions.RayError:
-            parting, how = None, ""
+        except ray.exceptions.RayError as e:
+            parting, how = None, str(e)
         with self._lock:
-            errand = self._doing.pop(reference, None)
-            if errand is None:
+            errand = self._doing.get(reference)
+        if errand is not None and parting is None:
+            how = self._how(errand, how)  # without the lock: a machine that is cut off takes seconds not to answer
+        with self._lock:
+            if errand is None or self._doing.pop(reference, None) is None:
                 return
             if parting is None:
-                how = self._how(errand)
                 self._crew_there.forget(errand.rank, errand.host)
             elif parting.clock_error:
                 self.noticed.append(f"the clock of worker {errand.rank} is known to {parting.clock_error * 1e3:.2g} ms")
@@ -267,14 +276,38 @@ class RayProcesses:
                 with contextlib.suppress(Closed):
                     line.send(r.WorkerEnded(errand.rank, errand.life, errand.how))
 
-    def _how(self, errand: Errand) -> str:
-        """What became of a process that did not end by itself."""
+    def _how(self, errand: Errand, words: str) -> str:
+        """What became of a process that did not end by itself; `words`: Ray's."""
         if errand.rank in self._gave_up:
             return f"Ray found no place for it within {self._options.wait_seconds:.0f} s"
         if errand.rank == SERVER and self._lost_shard:
             return self._lost_shard
         node = self.nodes.get(errand.rank)
-        return "its process ended" if node is None or is_there(node) else f"its machine {node} was lost"
+        if node is None:
+            return "its process ended"
+        if not is_there(node):
+            return f"its machine {node} was lost"
+        here = node == node_address()
+        times, before = times_out_of_memory() if here else 0, self._out_of_memory
+        self._out_of_memory = max(times, before)
+        return how_it_ended(self._end_of_log(errand.rank, node, here), words, times > before)
+
+    def _end_of_log(self, rank: int, node: str, here: bool) -> str:
+        """Read here or by another process of ours on that machine; where there is none, nobody can."""
+        import ray
+
+        path = self._logs.get(rank, "")
+        if here or not path:
+            return end_of(path)
+        with self._lock:
+            near = [e.host for e in self._doing.values() if e.rank != rank and self.nodes.get(e.rank) == node]
+        for host in near:
+            with contextlib.suppress(ray.exceptions.RayError):
+                found: str = ray.get(
+                    host.end_of_log.options(concurrency_group="outbox").remote(path), timeout=_LOG_SECONDS
+                )
+                return found
+        return ""
 
     def _end_worker(self, rank: int, life: int) -> None:
         """The server has given it up."""
