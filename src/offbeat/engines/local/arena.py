@@ -22,12 +22,12 @@ from offbeat.core.units import format_size
 from offbeat.engines.real.board import HEADER, REAL, WHOLE, Board
 from offbeat.engines.real.memory_slots import PAGE, Slots, rounded, slot_size
 from offbeat.engines.real.shared_log import SharedLog
+from offbeat.engines.real.vectors_for_all import Extent, VectorsForAll
 
 _WEIGHT = 64  # bytes for the weight beside published parameters
 MAILBOXES = 4  # messages to peers that one worker may have under way
 _LOG = 128 << 10  # bytes for what a worker has announced and the server has not read yet,
 _KEPT = 1 << 20  # and for what the server has written down and the control has not taken over yet
-PROBES = 64  # components of a shared vector whose additions are counted
 
 
 class Shape(NamedTuple):
@@ -54,10 +54,9 @@ class Arena(Board):
     Further numbers of each worker, written by itself unless said otherwise:
 
     | `half` | which half of its published block is valid | `shown` | times it published |
-    | `adds` | to the shared vector, finished | `sums` | all-reduces of everybody that it gave a vector to |
-    | `placed` | 1 when its parameters lie where peers average them (the server clears it when the worker is lost) |
-    | `mixed` | by whoever averages, under the worker's lock: averages made of them |
+    | `sums` | all-reduces of everybody that it gave a vector to |
 
+    `vectors` are those that all read and write in place.
     `unread[i, k, j]` is 1 while message k of worker i waits for worker j: set by i, cleared by j, or by the server when
     j is lost. `logs[i]` is what worker i announces to the server, `record` what the server writes down for the control,
     which outlives it.
@@ -75,10 +74,11 @@ class Arena(Board):
 
         header, whole, real = section(HEADER * 8), section(w * WHOLE * 8), section(w * REAL * 8)
         unread, logs, kept = section(w * MAILBOXES * w * 8), section(w * _LOG), section(_KEPT)
-        probes = section((2 * w + 1) * PROBES * 8)
+        extent = Extent(w, shape.vector, shape.dtype)
+        vectors = section(extent.size)
         self._slot = slot_size(n)
         self._published = _WEIGHT + rounded(n, 64) + shape.buffers
-        snapshot, shared = section(n), section(n)
+        snapshot = section(n)
         self._push, self._pull, self._own = (section(w * self._slot) for _ in range(3))
         self._publish = section(w * 2 * self._published)
         self._mail = section(w * MAILBOXES * self._slot)
@@ -92,16 +92,14 @@ class Arena(Board):
         ints = np.frombuffer(self.map, np.int64, w * WHOLE, whole).reshape(w, WHOLE)
         floats = np.frombuffer(self.map, np.float64, w * REAL, real).reshape(w, REAL)
         super().__init__(of_run, ints, floats)
-        self.half, self.adds, self.shown, self.mixed, self.sums, self.placed = ints.T[12:18]
+        self.half, self.shown, self.sums = ints.T[12:15]
         self.unread = np.frombuffer(self.map, np.int64, w * MAILBOXES * w, unread).reshape(w, MAILBOXES, w)
         everything = memoryview(self.map)
         self.logs = [SharedLog(everything[logs + i * _LOG : logs + (i + 1) * _LOG]) for i in range(w)]
         self.record = SharedLog(everything[kept : kept + _KEPT])
-        self.probes = np.frombuffer(self.map, np.float64, w * 2 * PROBES, probes).reshape(w, 2, PROBES)
-        self.probe_start = np.frombuffer(self.map, np.float64, PROBES, probes + w * 2 * PROBES * 8)
-        self.probed = slice(0, shape.vector, max(1, shape.vector // PROBES))
+        self.vectors = VectorsForAll(self.map, vectors, fd, extent)
         self._written: dict[int, RowTable] = {}  # by a worker that publishes a RowTable: what each half holds
-        self._snapshot, self.shared = self._vector(snapshot), self._vector(shared)
+        self._snapshot = self._vector(snapshot)
 
     def _vector(self, offset: int, size: int | None = None) -> Tensor:
         size, dtype = self.shape.vector if size is None else size, getattr(torch, self.shape.dtype)
@@ -176,21 +174,10 @@ class Arena(Board):
     def snapshot(self) -> Tensor:
         return self._snapshot.clone()
 
-    # -- a server begins ----------------------------------------------------------------------------------------
-
-    def share(self, x: Tensor, version: int) -> None:
-        """By the server, before any worker: the shared vector, and how many additions are in it."""
-        self.shared.copy_(x)
-        self.adds[:] = 0
-        self.adds[0] = version
-        self.probes[:] = 0
-        start = self.shared[self.probed][:PROBES].double().numpy()
-        self.probe_start[: len(start)] = start
-
-    # -- vectors in place ---------------------------------------------------------------------------------------
+    # -- all-reduce ---------------------------------------------------------------------------------------------
 
     def own(self, i: int, size: int | None = None) -> Tensor:
-        """A vector of worker i: its parameters where peers average them, or the result of its group's all-reduce."""
+        """The result of an all-reduce of worker i's group."""
         return self._vector(self.own_slot(i), size)
 
     def own_slot(self, i: int) -> int:

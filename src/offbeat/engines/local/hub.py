@@ -143,10 +143,10 @@ class LocalHub:
     def shared(self) -> tuple[Tensor, int] | None:
         if SharedAdd not in self._site.solver.asks:
             return None
-        return self._arena.shared.clone(), int(self._arena.adds.sum())
+        return self._arena.vectors.as_it_is()
 
     def share(self, x: Tensor, version: int) -> None:
-        self._arena.share(x, version)
+        self._arena.vectors.share(x, version)
 
     # -- processes ----------------------------------------------------------------------------------------------
 
@@ -157,7 +157,7 @@ class LocalHub:
         self._poll.unregister(line.channel)
         self._ready = deque(other for other in self._ready if other != fd)  # its number may be another's soon
         line.close()
-        self._arena.placed[worker] = 0
+        self._arena.vectors.placed[worker] = 0
         self._arena.unread[:, :, worker] = 0
         self._sums.lost(worker)
 

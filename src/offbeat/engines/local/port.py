@@ -7,16 +7,15 @@ from typing import Any
 
 from msgspec import convert
 
-from offbeat.core.effects import AllReduce, Lock, Mix, Send, SharedAdd, SharedRead, Unlock
+from offbeat.core.effects import AllReduce, Send
 from offbeat.core.reduction import payload_bytes
 from offbeat.engines.local import announcements
 from offbeat.engines.local.arena import MAILBOXES, Arena
 from offbeat.engines.local.channel import Channel
 from offbeat.engines.local.local_messages import Mean, SumRows, SumSlice
-from offbeat.engines.local.mixing import Mixing
-from offbeat.engines.local.shared_vector import SharedVector
 from offbeat.engines.local.sums import WorkerSums
 from offbeat.engines.real import messages as m
+from offbeat.engines.real.in_place import InPlace
 from offbeat.engines.real.mail import Known, Mail
 from offbeat.engines.real.site import Site
 from offbeat.engines.real.worker_loop import WorkerLoop
@@ -32,7 +31,7 @@ class LocalPort:
         self._mail, self._clock = Mail(site.codec, arena.slots), site.clock
         self._known: Known = {"x0": site.initial.x}
         self._sums = WorkerSums(arena, self._mail, rank, channel)
-        self._mixing: Mixing | None = None
+        self._in_place: InPlace
         self._posted = 0
 
     # -- the server ---------------------------------------------------------------------------------------------
@@ -111,25 +110,14 @@ class LocalPort:
     # -- what needs shared memory -------------------------------------------------------------------------------
 
     def handlers(self, worker: WorkerLoop) -> Mapping[type, Callable[[Any], Any]]:
-        site, arena, rank = self._site, self._arena, self._rank
-        vector = SharedVector(site, arena, rank)
-        found: dict[type, Callable[[Any], Any]] = {
-            SharedRead: vector.read,
-            SharedAdd: vector.add,
-            Lock: vector.lock,
-            Unlock: vector.unlock,
-        }
-        if Mix in site.solver.asks:
-            self._mixing = Mixing(arena, rank, site.clock, lambda: worker.rounds)
-            found[Mix] = self._mixing.mix
-        return found
+        self._in_place = InPlace(self._site, self._arena.vectors, self._rank, lambda: worker.rounds)
+        return self._in_place.handlers
 
     def around(self, go: Callable[[], Any]) -> Any:
-        return go() if self._mixing is None else self._mixing.around(go)
+        return self._in_place.around(go)
 
     def catch_up(self) -> None:
-        if self._mixing is not None:
-            self._mixing.catch_up()
+        self._in_place.catch_up()
 
     def die(self) -> None:
         os.kill(os.getpid(), signal.SIGKILL)

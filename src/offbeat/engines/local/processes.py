@@ -23,7 +23,6 @@ from offbeat.engines.local.local_messages import (
     StartWorker,
     ToForker,
 )
-from offbeat.engines.local.shared_vector import lost_share
 from offbeat.engines.real.board import Board
 from offbeat.engines.real.checkpoint import Checkpoint, SavedWorker
 from offbeat.engines.real.machine import times_out_of_memory
@@ -160,7 +159,7 @@ class LocalProcesses:
         return f"{how} in {ended.where}" if ended.where else how
 
     def lost_share(self) -> float | None:
-        return lost_share(self.arena)
+        return self.arena.vectors.lost_share()
 
     def close(self) -> None:
         if self._line is not None:

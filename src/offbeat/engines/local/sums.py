@@ -75,7 +75,7 @@ class ServerSums:
             self._end(made)
 
     def _end(self, made: Sum) -> None:
-        nbytes = made.nbytes if made.rows else made.meeting.size * self._arena.shared.element_size()
+        nbytes = made.nbytes if made.rows else made.meeting.size * self._arena.vectors.shared.element_size()
         made.done(made.meeting, made.mean, nbytes)
 
     def lost(self, i: int) -> None:

@@ -18,6 +18,7 @@ from offbeat.engines.ray.ray_messages import Row
 from offbeat.engines.ray.remote_board import REAL_NAMES, WHOLE_NAMES
 from offbeat.engines.real.memory_slots import PAGE, Slots, rounded, slot_size
 from offbeat.engines.real.shared_log import SharedLog
+from offbeat.engines.real.vectors_for_all import Extent, VectorsForAll
 
 _LOG = 4 << 20  # bytes for what the server has written down and the control has not taken over yet
 
@@ -31,6 +32,7 @@ class Handle(NamedTuple):
     workers: int
     vector: int  # elements
     nbytes: int
+    dtype: str  # float32 or float64
 
 
 class CommonMemory:
@@ -39,19 +41,23 @@ class CommonMemory:
     | `log` | what the server writes down, for the control: it outlives the server |
     | rows | each worker's numbers on the board, written by itself |
     | frames | vectors on their way: a slot to the server and one from it, for each worker |
+    | `vectors` | those that all workers read and write in place, where everybody is on this machine |
     """
 
     def __init__(self, fd: int, handle: Handle) -> None:
-        self.handle = handle
+        self.handle, self._fd = handle, fd
         w, slot = handle.workers, slot_size(handle.nbytes)
         whole = rounded(PAGE + _LOG, PAGE)
         real = whole + rounded(w * len(WHOLE_NAMES) * 8, PAGE)
         self._slots_at = real + rounded(w * len(REAL_NAMES) * 8, PAGE)
-        size = self._slots_at + 2 * w * slot
+        extent = Extent(w, handle.vector, handle.dtype)
+        vectors_at = rounded(self._slots_at + 2 * w * slot, PAGE)
+        size = vectors_at + extent.size
         if os.fstat(fd).st_size < size:
             os.ftruncate(fd, size)
         self._map = mmap.mmap(fd, size)
         self._slots = Slots(self._map, handle.vector, handle.nbytes)
+        self.vectors = VectorsForAll(self._map, vectors_at, fd, extent)
         self.log = SharedLog(memoryview(self._map)[PAGE : PAGE + _LOG])
         self._whole = np.frombuffer(self._map, np.int64, w * len(WHOLE_NAMES), whole).reshape(w, -1)
         self._real = np.frombuffer(self._map, np.float64, w * len(REAL_NAMES), real).reshape(w, -1)
@@ -66,7 +72,11 @@ class CommonMemory:
 
     def close(self) -> None:
         """By the server: nobody else can open it any more."""
-        os.close(self.handle.fd)
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    __del__ = close
 
     def row(self, worker: int) -> Row:
         return self._whole[worker].tolist(), self._real[worker].tolist()
@@ -86,7 +96,9 @@ def create(workers: int, x: Tensor) -> CommonMemory | None:
     """By the server; None where the machine does not give it."""
     with contextlib.suppress(OSError, ValueError):
         fd = os.memfd_create("offbeat", os.MFD_CLOEXEC)
-        made = CommonMemory(fd, Handle(os.getpid(), fd, secrets.token_bytes(32), workers, x.numel(), x.nbytes))
+        dtype = str(x.dtype).removeprefix("torch.")
+        handle = Handle(os.getpid(), fd, secrets.token_bytes(32), workers, x.numel(), x.nbytes, dtype)
+        made = CommonMemory(fd, handle)
         made.token = made.handle.token
         return made
     return None
@@ -98,10 +110,9 @@ def open_near(handle: Handle | None) -> CommonMemory | None:
         return None
     with contextlib.suppress(OSError, ValueError):
         fd = os.open(f"/proc/{handle.pid}/fd/{handle.fd}", os.O_RDWR | os.O_CLOEXEC)
-        try:
-            if os.fstat(fd).st_size > len(handle.token):
-                found = CommonMemory(fd, handle)
-                return found if found.token == handle.token else None
-        finally:
+        if os.fstat(fd).st_size <= len(handle.token):
             os.close(fd)
+            return None
+        found = CommonMemory(fd, handle)  # which closes it in the end: locks are bytes of this file
+        return found if found.token == handle.token else None
     return None

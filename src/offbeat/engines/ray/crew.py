@@ -24,8 +24,10 @@ class Crew:
     Places for the server, its shards and the first `workers` are set aside; others come where something is free.
     """
 
-    def __init__(self, workers: int, options: RayOptions) -> None:
-        self.options, self._workers = options, workers
+    def __init__(self, workers: int, options: RayOptions, *, together: bool = False) -> None:
+        """`together`: all on one machine."""
+        self.options, self._workers, self._together = options, workers, together
+        self._machine = ""  # the server's, once it is known
         self._shards = options.shards if options.shards > 1 else 0
         cpus = workers * options.cpus + (1 + self._shards) * options.server_cpus
         self._connection = Connection(options.address, cpus)
@@ -40,11 +42,13 @@ class Crew:
         self._looked, self._available, self._whole = 0.0, dict[str, float](), True
         try:
             self._check_resources()
-            self._group = ray.util.placement_group(self._bundles, strategy="SPREAD")
+            strategy = "STRICT_PACK" if together else "SPREAD"
+            self._group = ray.util.placement_group(self._bundles, strategy=strategy)
             if not self._group.wait(options.wait_seconds):
                 raise ConfigError(
                     f"Ray did not find places for {workers} workers and a server within "
                     f"{options.wait_seconds:.0f} s: others use the cluster, or one machine is too small"
+                    + (" (this method needs memory that all share: all on one machine)" if together else "")
                 )
         except BaseException:
             self._connection.close()
@@ -98,7 +102,8 @@ class Crew:
     def _bundle(self, rank: int) -> dict[str, float]:
         if self.promised(rank):
             return self._bundles[self._index(rank)]
-        return self._shard if rank < SERVER else self._each
+        beside = {f"node:{self._machine}": _TINY} if self._together and self._machine else {}
+        return {**(self._shard if rank < SERVER else self._each), **beside}
 
     def _index(self, rank: int) -> int:
         """Of its place in the group: the server's, those of workers, those of shards."""
@@ -139,6 +144,7 @@ class Crew:
             raise ConfigError(f"Ray could not start the run's processes: {root_of(e)}") from None
         for about in found.values():
             check_versions(about)
+        self._machine = found[SERVER].node if SERVER in found else self._machine
         return found
 
     def end(self, rank: int) -> None:

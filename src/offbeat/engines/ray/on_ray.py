@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import ClassVar
 
-from offbeat.core.effects import EVERY_REQUEST, Lock, Mix, SharedAdd, SharedRead, Unlock
+from offbeat.core.effects import EVERY_REQUEST
 from offbeat.core.errors import ConfigError
 from offbeat.core.feed import Feed
 from offbeat.core.solver import Solver
@@ -15,6 +15,7 @@ from offbeat.engines.ray.ray_options import RayOptions
 from offbeat.engines.ray.ray_processes import RayProcesses
 from offbeat.engines.ray.remote_board import RemoteBoard
 from offbeat.engines.real.control import RealEngine
+from offbeat.engines.real.in_place import needs_one_machine
 from offbeat.engines.real.site import Maker, Options, Setup, Site, check_cluster
 from offbeat.engines.running.fit import uncuttable
 
@@ -33,7 +34,7 @@ class OnRay(RealEngine):
     """
 
     name: ClassVar[str] = "ray"
-    asks: ClassVar[frozenset[type]] = EVERY_REQUEST - {SharedRead, SharedAdd, Lock, Unlock, Mix}
+    asks: ClassVar[frozenset[type]] = EVERY_REQUEST
 
     def __init__(
         self,
@@ -52,6 +53,10 @@ class OnRay(RealEngine):
         options, ray = options or Options(), ray or RayOptions()
         if (reason := why_not_in_parts(ray, solver, task)) is not None:
             raise ConfigError(f"{type(solver).__name__} cannot run with ray.shards={ray.shards}: {reason}")
+        if ray.shared_memory == "off" and needs_one_machine(solver):
+            raise ConfigError(
+                f"{type(solver).__name__} needs memory that all workers share: leave ray.shared_memory out"
+            )
         if ray.shards > 1:
             options = replace(options, gap=False)  # every gradient would wait for a norm that all shards have part in
         super().__init__(task, solver, cluster, feed, seed=seed, threads=threads, options=options)

@@ -9,6 +9,7 @@ from math import inf
 from threading import Event
 from typing import Any
 
+from offbeat.core.effects import SharedAdd
 from offbeat.core.reduction import mean_of, payload_bytes
 from offbeat.core.solver import Shown
 from offbeat.core.sparse import dense
@@ -28,7 +29,7 @@ from offbeat.engines.real.gathering import Meeting
 from offbeat.engines.real.mail import Mail
 from offbeat.engines.real.memory_slots import bytes_of
 from offbeat.engines.real.site import Site
-from offbeat.engines.real.transport import Came, Closed, Heard, Ordered, Said, WentAway
+from offbeat.engines.real.transport import Came, Closed, Heard, Ordered, RunError, Said, WentAway
 
 _LAST_WORDS = 0.5  # seconds in which what a worker said before its end may still arrive
 _LOOK = 0.01  # seconds between two looks at what workers of this machine have begun
@@ -331,6 +332,8 @@ class RayHub:
     def lost(self, worker: int) -> None:
         if self._shards is not None:
             self._shards.forget(self._lines.by_rank[worker])
+        if self._memory is not None:
+            self._memory.vectors.placed[worker] = 0
         self._lines.close(worker)
         self._later = deque(h for h in self._later if isinstance(h, Ordered) or h.worker != worker)
 
@@ -365,8 +368,12 @@ class RayHub:
         while True:
             time.sleep(_LONG)
 
-    def shared(self) -> None:
-        return None
+    def shared(self) -> tuple[Any, int] | None:
+        if SharedAdd not in self._site.solver.asks or self._memory is None:
+            return None
+        return self._memory.vectors.as_it_is()
 
     def share(self, x: Any, version: int) -> None:
-        raise Closed
+        if self._memory is None:
+            raise RunError("there is no memory that workers could share: this machine does not give it")
+        self._memory.vectors.share(x, version)

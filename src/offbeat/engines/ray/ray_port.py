@@ -21,9 +21,10 @@ from offbeat.engines.ray.shard_frames import PartsAtWorker
 from offbeat.engines.ray.sockets import PeerSocket
 from offbeat.engines.ray.wire import Letters
 from offbeat.engines.real import messages as m
+from offbeat.engines.real.in_place import InPlace, needs_one_machine
 from offbeat.engines.real.mail import Known, Mail
 from offbeat.engines.real.site import Site
-from offbeat.engines.real.transport import Closed
+from offbeat.engines.real.transport import Closed, RunError
 
 _LOOK = 0.1  # seconds between two looks at whether it is over
 _AGAIN = 0.5  # seconds until an unanswered greeting is repeated
@@ -57,6 +58,7 @@ class RayPort:
         self._alignment = Alignment()
         self._unconfirmed: deque[r.Announced] = deque()
         self._announced = 0
+        self._in_place: InPlace | None = None
         self._passing: tuple[type, ...] = (r.Looked, r.Resume)  # messages that have done their work when they are read
 
     # -- coming and going ---------------------------------------------------------------------------------------
@@ -145,13 +147,19 @@ class RayPort:
         return tuple(to)
 
     def handlers(self, worker: Any) -> Mapping[type, Callable[[Any], Any]]:
-        return {}
+        if not needs_one_machine(self._site.solver):
+            return {}
+        if self._memory is None:
+            raise RunError(f"worker {self._rank} does not share memory with the others, and this method needs it")
+        self._in_place = InPlace(self._site, self._memory.vectors, self._rank, lambda: worker.rounds)
+        return self._in_place.handlers
 
     def around(self, go: Callable[[], Any]) -> Any:
-        return go()
+        return go() if self._in_place is None else self._in_place.around(go)
 
     def catch_up(self) -> None:
-        pass
+        if self._in_place is not None:
+            self._in_place.catch_up()
 
     def die(self) -> None:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -6,11 +6,14 @@ import secrets
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from offbeat.core.errors import ConfigError
+from offbeat.core.solver import Solver
 from offbeat.engines.ray import ray_messages as r
 from offbeat.engines.ray.actor_transport import ActorControl
+from offbeat.engines.ray.common_memory import CommonMemory
 from offbeat.engines.ray.connection import is_there
 from offbeat.engines.ray.crew import SERVER, Crew
 from offbeat.engines.ray.host import About, Parting, ServerOrder, ShardAddress, ShardOrder, WorkerOrder, node_address
@@ -23,6 +26,7 @@ from offbeat.engines.ray.sockets import Address, ZmqPeer
 from offbeat.engines.ray.wire import Letters, identity_of, key_of, shard_secret
 from offbeat.engines.real.board import Board
 from offbeat.engines.real.checkpoint import Checkpoint, SavedWorker
+from offbeat.engines.real.in_place import needs_one_machine
 from offbeat.engines.real.machine import times_out_of_memory
 from offbeat.engines.real.messages import Totals
 from offbeat.engines.real.site import Setup, Site, pickled
@@ -58,6 +62,7 @@ class RayProcesses:
         self._shards = [rank_of(k) for k in range(options.shards)] if options.shards > 1 else []
         self._shard_addresses: list[Address] = []
         self._lost_shard = ""
+        self._memory: CommonMemory | None = None
         self._doing: dict[Any, Errand] = {}  # by the reference that Ray will fulfil
         self._lives: dict[int, int] = {}
         self._exits: dict[int, str] = {}
@@ -79,7 +84,8 @@ class RayProcesses:
     def open(self) -> None:
         blob = pickled(self._setup)
         if self._crew is None:
-            self._crew = Crew(len(self._site.world.present), self._options)
+            together = needs_one_machine(self._setup.solver)
+            self._crew = Crew(len(self._site.world.present), self._options, together=together)
         import ray  # not before: the connection says how
 
         ranks = [SERVER, *self._shards, *self._site.world.present]
@@ -87,6 +93,8 @@ class RayProcesses:
         for rank, about in found.items():
             self._note(rank, about)
         crosses = len(set(self.nodes.values())) > 1
+        if crosses and needs_one_machine(self._setup.solver):
+            raise _far_apart(self._setup.solver, self.nodes)
         self.encrypted = self._options.encryption == "on" or (self._options.encryption == "auto" and crosses)
         self._blob = ray.put(blob)
         asked = {rank: self._prepare(rank) for rank in ranks}
@@ -122,7 +130,7 @@ class RayProcesses:
         except (ray.exceptions.RayError, ray.exceptions.GetTimeoutError) as e:
             raise RunError(f"the server could not be started: {str(e).splitlines()[0]}") from None
         secret, board = self._secret, self._remote
-        memory = self._address.open_memory(node_address())
+        memory = self._memory = self._address.open_memory(node_address())
         workers = range(self._setup.cluster.workers)
         order = ServerOrder(
             secret,
@@ -354,8 +362,8 @@ class RayProcesses:
             time.sleep(_LOOK)
         return self._exits.pop(rank, "Ray does not say how")
 
-    def lost_share(self) -> None:
-        return None
+    def lost_share(self) -> float | None:
+        return None if self._memory is None else self._memory.vectors.lost_share()
 
     def close(self) -> None:
         if self._crew is not None:
@@ -367,3 +375,11 @@ class RayProcesses:
             if self._own_crew:
                 self._crew.close()
         self._crew = None
+
+
+def _far_apart(solver: Solver, nodes: Mapping[int, str]) -> ConfigError:
+    where = ", ".join(sorted(set(nodes.values())))
+    return ConfigError(
+        f"{type(solver).__name__} needs memory that all workers share, and they are on several machines ({where}): "
+        "use fewer workers, so that one has room for all"
+    )

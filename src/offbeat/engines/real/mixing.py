@@ -5,21 +5,23 @@ from typing import Any
 
 from offbeat.core.effects import Mix
 from offbeat.core.sparse import dense
-from offbeat.engines.local.arena import Arena
-from offbeat.engines.local.locks import ByteLock
-from offbeat.engines.real.board import Clock
+from offbeat.engines.real.board import Board, Clock
+from offbeat.engines.real.locks import ByteLock
+from offbeat.engines.real.vectors_for_all import VectorsForAll
 from offbeat.engines.running.rounds import Rounds
 
 
 class Mixing:
     """One worker's part in averages, its own and its peers'."""
 
-    def __init__(self, arena: Arena, rank: int, clock: Clock, rounds: Callable[[], Rounds | None]) -> None:
-        self._arena, self._rank, self._clock, self._rounds = arena, rank, clock, rounds
-        self._lock = ByteLock(arena, rank)
-        self._seen = int(arena.mixed[rank])
+    def __init__(
+        self, vectors: VectorsForAll, board: Board, rank: int, clock: Clock, rounds: Callable[[], Rounds | None]
+    ) -> None:
+        self._vectors, self._board, self._rank, self._clock, self._rounds = vectors, board, rank, clock, rounds
+        self._lock = ByteLock(vectors.fd, rank)
+        self._seen = int(vectors.mixed[rank])
         self._stored: Any = None  # what lies in shared memory, as far as we have put it there
-        arena.placed[rank] = 0
+        vectors.placed[rank] = 0
 
     def around(self, go: Callable[[], Any]) -> Any:
         """Lets the rule run alone, from what peers have made of its parameters; then they lie there for all again."""
@@ -37,27 +39,27 @@ class Mixing:
 
     def _fetch(self) -> None:
         rounds = self._rounds()
-        if rounds is not None and self._arena.mixed[self._rank] != self._seen:
-            self._stored = self._arena.own(self._rank).clone()
+        if rounds is not None and self._vectors.mixed[self._rank] != self._seen:
+            self._stored = self._vectors.own(self._rank).clone()
             rounds.mixed(self._stored)
-            self._seen = int(self._arena.mixed[self._rank])
+            self._seen = int(self._vectors.mixed[self._rank])
 
     def _store(self) -> None:
         rounds = self._rounds()
         x = None if rounds is None else rounds.state.x
         if x is not None and x is not self._stored:
-            self._arena.own(self._rank).copy_(dense(x))
-            self._stored, self._arena.placed[self._rank] = x, 1
+            self._vectors.own(self._rank).copy_(dense(x))
+            self._stored, self._vectors.placed[self._rank] = x, 1
 
     def mix(self, effect: Mix) -> None:
-        arena, i, j = self._arena, self._rank, effect.peer
+        vectors, i, j = self._vectors, self._rank, effect.peer
         if i == j:
             return
         begun = self._clock.now()
-        with ByteLock(arena, min(i, j)), ByteLock(arena, max(i, j)):
-            if arena.alive[j] and arena.placed[j]:
-                mean = (arena.own(i) + arena.own(j)) / 2
+        with ByteLock(vectors.fd, min(i, j)), ByteLock(vectors.fd, max(i, j)):
+            if self._board.alive[j] and vectors.placed[j]:
+                mean = (vectors.own(i) + vectors.own(j)) / 2
                 for k in (i, j):
-                    arena.own(k).copy_(mean)
-                    arena.mixed[k] += 1
-        arena.communicating[i] += self._clock.now() - begun
+                    vectors.own(k).copy_(mean)
+                    vectors.mixed[k] += 1
+        self._board.communicating[i] += self._clock.now() - begun

@@ -2,14 +2,12 @@
 
 import fcntl
 
-from offbeat.engines.local.arena import Arena
-
 
 class ByteLock:
-    """A lock between processes: one byte of the shared file. The kernel takes it back from a process that dies."""
+    """A lock between processes: one byte of a shared file. The kernel takes it back from a process that dies."""
 
-    def __init__(self, arena: Arena, number: int) -> None:
-        self._fd, self._at = arena.fd, number
+    def __init__(self, fd: int, number: int) -> None:
+        self._fd, self._at = fd, number
 
     def __enter__(self) -> None:
         fcntl.lockf(self._fd, fcntl.LOCK_EX, 1, self._at)
