@@ -274,6 +274,12 @@ def test_a_wish_that_cannot_be_read_is_dropped(wish, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_wish_that_is_a_folder_is_passed_over_and_left_to_whoever_made_it(tmp_path):
+    (tmp_path / "wish.json" / "inside").mkdir(parents=True)
+    assert wishes.take_wish(tmp_path) is None
+    assert (tmp_path / "wish.json" / "inside").is_dir()
+
+
 def test_a_wish_that_is_a_pipe_or_a_link_is_not_waited_for_nor_followed(tmp_path):
     (tmp_path / "elsewhere").write_bytes(b'{"number": "a", "workers": 2}')
     (tmp_path / "wish.json").symlink_to(tmp_path / "elsewhere")

@@ -353,3 +353,10 @@ def test_clipping_is_torchs():
     expected = torch.cat([(p - 0.1 * p.grad).detach().reshape(-1) for p in model.parameters()])
     run = offbeat.train(task, build("asgd", SGD, {"clip": 0.05}), 1, budget="1updates", batch=64, out=False)
     torch.testing.assert_close(run.params, expected, rtol=1e-5, atol=1e-7)
+
+
+def test_options_of_which_an_optimizer_makes_too_large_a_number_are_one_line():
+    x = torch.zeros(3)
+    stepper = TorchStepper(partial(torch.optim.ASGD, lr=1.0, lambd=1e4, alpha=1e3), x, Layout.of([("x", (3,))]))
+    with pytest.raises(ConfigError, match=r"^optimizer ASGD .*alpha=1000.0.*out of range$"):
+        stepper.step(torch.ones(3))

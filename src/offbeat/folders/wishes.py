@@ -48,8 +48,9 @@ def read_answer(folder: Path) -> Answer | None:
 
 
 def take_wish(folder: Path) -> Wish | None:
-    """The wish, if there is one that can be read. It is there no longer."""
-    if not there(folder, WISH):
+    """The wish, if there is one that can be read. It is there no longer; a folder of that name is nobody's wish."""
+    path = folder / WISH
+    if not there(folder, WISH) or (path.is_dir() and not path.is_symlink()):
         return None
     try:
         return _read(folder, WISH, Wish)

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from offbeat.core.errors import ConfigError
 from offbeat.core.layout import Layout
 from offbeat.core.sparse import dense
 from offbeat.optim.factories import Factory, construct, sample
@@ -63,7 +64,13 @@ class TorchStepper:
         if factor != 1.0:
             for group in groups:
                 group["lr"] *= factor
-        self.torch.step()
+        try:
+            self.torch.step()
+        except OverflowError:  # Python's own numbers: a power of options that are each in bounds
+            options = ", ".join(f"{k}={v}" for k, v in self.options.items())
+            raise ConfigError(
+                f"optimizer {type(self.torch).__name__} cannot step with {options}: a number of it is out of range"
+            ) from None
         for group, lr in zip(groups, rates, strict=True):
             group["lr"] = lr
         for p in self._params:
