@@ -11,28 +11,20 @@ from msgspec import msgpack
 
 from offbeat.engines.local.arena import Arena
 from offbeat.engines.real.messages import Transaction
+from offbeat.engines.real.row_logs import read_rows, write_rows
 
 _encode = msgpack.Encoder().encode
-_rows_and_steps = msgpack.Decoder(tuple[list[tuple[Any, ...]], int]).decode
 _transaction = msgpack.Decoder(Transaction).decode
 
 
 def announce(arena: Arena, i: int, rows: list[tuple[Any, ...]], steps: int) -> None:
-    """By worker i. Waits while the server is too far behind, which ends with the server."""
-    arena.logs[i].append(_encode((rows, steps)))
+    """By worker i."""
+    write_rows(arena.logs[i], rows, steps)
 
 
 def announced(arena: Arena) -> tuple[list[tuple[Any, ...]], int]:
     """By the server: rows and steps that are new, in the order of time."""
-    found: list[tuple[Any, ...]] = []
-    total = 0
-    for log in arena.logs:
-        for message in log.read():
-            rows, steps = _rows_and_steps(message)
-            found += rows
-            total += steps
-    found.sort(key=lambda row: row[:2])  # stable: what a worker says at one time stays in order
-    return found, total
+    return read_rows(arena.logs)
 
 
 def forget(arena: Arena) -> None:

@@ -20,6 +20,7 @@ from offbeat.engines.real.memory_slots import PAGE, Slots, rounded, slot_size
 from offbeat.engines.real.shared_log import SharedLog
 from offbeat.engines.real.vectors_for_all import Extent, VectorsForAll
 
+_ROWS = 128 << 10  # bytes for what a worker has announced and the server has not read yet
 _LOG = 4 << 20  # bytes for what the server has written down and the control has not taken over yet
 
 
@@ -41,6 +42,7 @@ class CommonMemory:
     | `log` | what the server writes down, for the control: it outlives the server |
     | rows | each worker's numbers on the board, written by itself |
     | frames | vectors on their way: a slot to the server and one from it, for each worker |
+    | `logs` | what a worker announces, where it would be lost with it otherwise: it has changed `vectors` already |
     | `vectors` | those that all workers read and write in place, where everybody is on this machine |
     """
 
@@ -52,13 +54,16 @@ class CommonMemory:
         self._slots_at = real + rounded(w * len(REAL_NAMES) * 8, PAGE)
         extent = Extent(w, handle.vector, handle.dtype)
         vectors_at = rounded(self._slots_at + 2 * w * slot, PAGE)
-        size = vectors_at + extent.size
+        logs = vectors_at + rounded(extent.size, PAGE)
+        size = logs + w * _ROWS
         if os.fstat(fd).st_size < size:
             os.ftruncate(fd, size)
         self._map = mmap.mmap(fd, size)
         self._slots = Slots(self._map, handle.vector, handle.nbytes)
         self.vectors = VectorsForAll(self._map, vectors_at, fd, extent)
-        self.log = SharedLog(memoryview(self._map)[PAGE : PAGE + _LOG])
+        everything = memoryview(self._map)
+        self.log = SharedLog(everything[PAGE : PAGE + _LOG])
+        self.logs = [SharedLog(everything[logs + i * _ROWS : logs + (i + 1) * _ROWS]) for i in range(w)]
         self._whole = np.frombuffer(self._map, np.int64, w * len(WHOLE_NAMES), whole).reshape(w, -1)
         self._real = np.frombuffer(self._map, np.float64, w * len(REAL_NAMES), real).reshape(w, -1)
 

@@ -26,8 +26,10 @@ from offbeat.engines.ray.vetting import vet
 from offbeat.engines.ray.worker_lines import WorkerLine, WorkerLines
 from offbeat.engines.real import messages as m
 from offbeat.engines.real.gathering import Meeting
+from offbeat.engines.real.in_place import needs_one_machine
 from offbeat.engines.real.mail import Mail
 from offbeat.engines.real.memory_slots import bytes_of
+from offbeat.engines.real.row_logs import read_rows
 from offbeat.engines.real.site import Site
 from offbeat.engines.real.transport import Came, Closed, Heard, Ordered, RunError, Said, WentAway
 
@@ -325,6 +327,9 @@ class RayHub:
         rows = [row for more, _ in self._announcements for row in more]
         steps = sum(count for _, count in self._announcements)
         self._announcements = []
+        if self._memory is not None and needs_one_machine(self._site.solver):
+            more, count = read_rows(self._memory.logs)
+            rows, steps = rows + more, steps + count
         return sorted(rows, key=lambda row: row[:2]), steps
 
     # -- processes ----------------------------------------------------------------------------------------------

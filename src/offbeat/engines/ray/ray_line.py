@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -18,6 +18,7 @@ from offbeat.engines.ray.sockets import PeerSocket
 from offbeat.engines.ray.wire import Letters
 from offbeat.engines.real.mail import Mail
 from offbeat.engines.real.messages import FromControl, ToControl, Transaction, Wanted
+from offbeat.engines.real.row_logs import read_rows
 from offbeat.engines.real.shared_log import SharedLog
 from offbeat.engines.real.transport import Closed
 
@@ -38,8 +39,10 @@ class RayLine:
         end_worker: Callable[[int, int], None],
         notice: Callable[[str], None],
         log: SharedLog | None = None,
+        logs: Sequence[SharedLog] = (),
     ) -> None:
-        """`log`: where the server writes down what it did, if it is on this machine."""
+        """`log`: where the server writes down what it did, if it is on this machine; `logs`: where workers do."""
+        self._logs = logs
         self._socket, self._letters, self._board = socket, letters, board
         self._mail = Mail(codec, Frames())
         self._end_worker, self._notice = end_worker, notice
@@ -105,7 +108,9 @@ class RayLine:
         self._last_rows = {}
         new = [a for rank, life, a in self._left if a.number > self._heard_of.get((rank, life), 0)]
         self._left = []
-        return sorted((tuple(row) for a in new for row in a.rows), key=lambda row: row[:2]), sum(a.steps for a in new)
+        rows, steps = read_rows(self._logs)
+        rows += [tuple(row) for a in new for row in a.rows]
+        return sorted(rows, key=lambda row: row[:2]), steps + sum(a.steps for a in new)
 
     def close(self) -> None:
         self._over.set()

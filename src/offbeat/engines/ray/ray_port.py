@@ -23,6 +23,7 @@ from offbeat.engines.ray.wire import Letters
 from offbeat.engines.real import messages as m
 from offbeat.engines.real.in_place import InPlace, needs_one_machine
 from offbeat.engines.real.mail import Known, Mail
+from offbeat.engines.real.row_logs import write_rows
 from offbeat.engines.real.site import Site
 from offbeat.engines.real.transport import Closed, RunError
 
@@ -115,6 +116,10 @@ class RayPort:
                 return None
 
     def announce(self, rows: list[Any], steps: int) -> None:
+        if self._in_place is not None and self._memory is not None:  # what was done in place is not lost with us
+            write_rows(self._memory.logs[self._rank], rows, steps)
+            self._write_row()
+            return
         self._announced += 1
         announced = r.Announced(rows, steps, self._announced)
         self._unconfirmed.append(announced)

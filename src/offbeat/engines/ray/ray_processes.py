@@ -151,9 +151,11 @@ class RayProcesses:
             else ActorControl(host, identity)
         )
         letters = Letters(key_of(secret, r.CONTROL, life), r.CONTROL, life, r.HeardByControl, to_server=True)
-        log = None if memory is None else memory.log
+        log, logs = (None, []) if memory is None else (memory.log, memory.logs)
         with self._lock:
-            self._line = RayLine(socket, letters, board, self._site.codec, self._end_worker, self.noticed.append, log)
+            self._line = RayLine(
+                socket, letters, board, self._site.codec, self._end_worker, self.noticed.append, log, logs
+            )
             self._lives[SERVER], self._lost_shard = life, ""
             self._start_shards(life)
             self._do(host.serve.options(concurrency_group="run").remote(order), SERVER, life, "begins")
