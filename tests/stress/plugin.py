@@ -59,7 +59,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "launcher" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.processes)
-        if "[on ray" in item.nodeid:  # with --dist loadgroup one process has them all: a Ray for each would be too many
+        on_ray = "[on ray" in item.nodeid or "crew" in getattr(item, "fixturenames", ())
+        if on_ray:  # with --dist loadgroup one process has them all: a Ray for each would be too many
             item.add_marker(pytest.mark.xdist_group("ray"))
     seed, share = config.getoption("--stress"), config.getoption("--share")
     if seed is not None and share > 1:
