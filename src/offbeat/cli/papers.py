@@ -132,12 +132,18 @@ def claims(
         str | None, typer.Argument(help="of one table or figure alone", autocompletion=recipe_names)
     ] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="print docs/claims.md")] = False,
+    findings: Annotated[bool, typer.Option("--findings", help="print docs/findings.md")] = False,
     as_json: JsonOpt = False,
 ) -> None:
     """What the papers say, claim by claim: the rule that decides it, ours, and a verdict that is computed."""
     from offbeat.lab.papers.claims import ledger
     from offbeat.lab.papers.recipe import recipe
 
+    if findings:
+        from offbeat.lab.papers.findings import findings_page
+
+        print(findings_page(), end="")
+        return
     rows = ledger([recipe(name)] if name else None)
     if markdown:
         from offbeat.lab.papers.pages import claims_page

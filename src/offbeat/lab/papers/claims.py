@@ -1,10 +1,11 @@
 """The ledger of claims: one row each, with the rule that decides it, both numbers, and a verdict that is computed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any
 
-from offbeat.lab.papers.deciding import UNDECIDED, Decision, Estimate, decide
+from offbeat.lab.papers.deciding import NOT_REPRODUCED, REPRODUCED, UNDECIDED, Decision, Estimate, decide
+from offbeat.lab.papers.expansion import reduced
 from offbeat.lab.papers.recipe import Claim, Recipe, names, recipe
 from offbeat.lab.papers.stored import stored
 
@@ -44,7 +45,16 @@ def claim_row(of: Recipe, d: Decision) -> dict[str, Any]:
         "note": claim.note,
         "verdict": d.verdict,
         "would_decide": would_decide(d),
+        "reduced": reduced(of, d.size, len(d.ours.values)) if d.ours and d.size != "full" else "",
     }
+
+
+def qualified(row: Mapping[str, Any]) -> str:
+    """The verdict with what it waits for, or what it was reached at: less than the paper's own budget decides less."""
+    if row["would_decide"]:
+        return f"{row['verdict']} ({row['would_decide']})"
+    decided = row["verdict"] in (REPRODUCED, NOT_REPRODUCED)
+    return f"{row['verdict']} (size {row['size']}: {row['reduced']})" if decided and row["reduced"] else row["verdict"]
 
 
 def holds_if(claim: Claim) -> str:

@@ -8,11 +8,11 @@ from textwrap import fill
 from typing import Any
 
 from offbeat.lab.papers.beside import beside
-from offbeat.lab.papers.claims import ledger
-from offbeat.lab.papers.deciding import VERDICTS, kept
+from offbeat.lab.papers.claims import claim_row, ledger, qualified
+from offbeat.lab.papers.deciding import VERDICTS, decide, kept
 from offbeat.lab.papers.expansion import reduced
 from offbeat.lab.papers.recipe import Recipe, names, recipe
-from offbeat.lab.papers.showing import charts, table
+from offbeat.lab.papers.showing import by_variant, charts, table
 from offbeat.lab.papers.stored import Row, stored
 from offbeat.report.draw.figure import Chart
 from offbeat.report.numbers import seconds
@@ -48,6 +48,8 @@ run; a verdict is computed:
 - **contradicted by the paper's own table**: the same statistic of the paper's own cells does not give what it says;
 - **follows from the paper's own table**: it does, and the recipe has no runs of ours;
 - **not run**: our cells are missing.
+
+A verdict that was reached at less than the paper's own budget says so: it may be another one at the full size.
 """
 _RECIPE = """
 ## A recipe
@@ -77,7 +79,7 @@ def save_figures(folder: Path) -> list[Path]:
     """The figures of docs/reproduce.md: published and ours, for each recipe of one panel that has results."""
     out = []
     for r, rows in ((recipe(n), stored(n)) for n in names()):
-        for chart in _charts(r, rows):
+        for chart in charts_of(r, rows):
             (figure,) = chart.views.values()
             if chart.key == "ours-0" and (less := _less(r, rows)):
                 figure = replace(figure, title=fill(f"Ours. Reduced: {less}", 58))
@@ -85,8 +87,8 @@ def save_figures(folder: Path) -> list[Path]:
     return out
 
 
-def _charts(r: Recipe, rows: Sequence[Row]) -> list[Chart]:
-    size = _largest(r, rows)
+def charts_of(r: Recipe, rows: Sequence[Row]) -> list[Chart]:
+    size = largest(r, rows)
     found = beside(r, [row for row in rows if row["size"] == size])
     if size is None or len(found.panels) > 1:
         return []
@@ -95,11 +97,11 @@ def _charts(r: Recipe, rows: Sequence[Row]) -> list[Chart]:
 
 def _less(r: Recipe, rows: Sequence[Row]) -> str:
     """What was reduced, where results of the largest size are shown."""
-    size = _largest(r, rows)
+    size = largest(r, rows)
     return reduced(r, size, len({row["seed"] for row in rows if row["size"] == size})) if size else ""
 
 
-def _largest(r: Recipe, rows: Sequence[Row]) -> str | None:
+def largest(r: Recipe, rows: Sequence[Row]) -> str | None:
     """The largest size that has results."""
     return next((s for s in reversed(list(r.sizes)) if any(row["size"] == s for row in rows)), None)
 
@@ -120,18 +122,17 @@ def _claims(rows: Sequence[dict[str, Any]]) -> Table:
     names = ["claim", "verdict", "rule", "holds if", "own table", "ours [95%]", "seeds"]
     told = []
     for r in rows:
-        needed = f" ({r['would_decide']})" if r["would_decide"] else ""
         size = f", {r['size']}" if r["size"] not in ("", "full") else ""
         own = None if r["own"] is None else f"{r['own']:g}"
         quote = f"“{r['quote']}” ({r['place']})"
-        told.append([quote, r["verdict"] + needed, r["rule"], r["holds_if"], own, r["ours"] + size, str(r["seeds"])])
+        told.append([quote, qualified(r), r["rule"], r["holds_if"], own, r["ours"] + size, str(r["seeds"])])
     return Table("claims", "Claims", names, told)
 
 
 def _section(r: Recipe, rows: Sequence[Row]) -> Iterator[str]:
     yield f"## {r.name}\n"
     yield f"{r.paper}, {r.place}: {r.title}.\n"
-    size = _largest(r, rows)
+    size = largest(r, rows)
     if size is None:
         yield "Not run here yet.\n" if r.runs else "The paper's numbers alone: this recipe has no runs of ours.\n"
         return
@@ -140,9 +141,13 @@ def _section(r: Recipe, rows: Sequence[Row]) -> Iterator[str]:
     found = table(r, beside(r, mine))
     yield f"{found.caption[0].upper()}{found.caption[1:]}.\n"
     yield found.markdown()
-    for chart in _charts(r, rows):
+    for chart in charts_of(r, rows):
         kind = chart.key.removesuffix("-0")
         yield f"![{r.place}, {kind}](images/reproduce/{r.name}-{kind}.svg)\n"
+    if (flips := by_variant(r, mine, [claim_row(r, decide(r, c, rows)) for c in r.claims])) and len(flips.columns) > 2:
+        yield "What would flip it: each claim's number in every variant that was run.\n"
+        yield flips.markdown()
+        yield "\n".join(f"- {v}: {r.variants[v].about}" for v in flips.columns[1:]) + "\n"
     yield "What differs from the paper:\n"
     yield "\n".join(f"- {line}" for line in r.differs) + "\n"
 

@@ -1,13 +1,13 @@
 """The page of a reproduction: published and ours side by side, the verdicts, what would flip them, what differs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import nan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from offbeat.lab.papers.beside import Beside, Compared, Panel, beside
-from offbeat.lab.papers.claims import claim_row
+from offbeat.lab.papers.claims import claim_row, qualified
 from offbeat.lab.papers.recipe import Recipe
 from offbeat.report.draw.figure import Axis, Chart, Figure, Heat
 from offbeat.report.numbers import mean, seconds
@@ -73,7 +73,9 @@ def cells(r: Recipe, found: Beside) -> Table:
 
 
 def charts(r: Recipe, found: Beside, small: str = "") -> list[Chart]:
-    """Published, ours and the difference as heat maps, each panel in one scale."""
+    """Published, ours and the difference as heat maps, in one scale; where few numbers are printed, ours alone."""
+    printed = [c for c in found.compared if c.published is not None]
+    few = bool(2 * len(printed) < len(found.compared) and any(c.ours for c in found.compared))
     known = [v for c in found.compared for v in (c.published, c.mean) if v is not None]
     gaps = [abs(c.difference) for c in found.compared if c.difference is not None]
     low, high, most = min(known, default=0.0), max(known, default=1.0), max(gaps, default=1.0)
@@ -85,6 +87,8 @@ def charts(r: Recipe, found: Beside, small: str = "") -> list[Chart]:
     out = []
     for n, panel in enumerate(found.panels):
         for key, value, bottom, top, scale in views:
+            if few and key != "ours":
+                continue
             if any(value(c) is not None for line in panel.cells for c in line):
                 figure = _heat(r, found, panel, f"{panel.title} {key}".strip(), value, (bottom, top, scale))
                 crossed = "× marks cells with a run that did not converge. " if key == "ours" else ""
@@ -116,17 +120,24 @@ def _heat(
 
 
 def _written(value: float | None, crossed: bool) -> str:
-    return "" if value is None else f"{value:.1f}{' ×' if crossed else ''}"
+    return "" if value is None else f"{_short(value)}{' ×' if crossed else ''}"
 
 
 def _pair(c: Compared) -> str:
-    ours = "–" if c.mean is None else f"{c.mean:.1f}" + ("×" if c.bad else "")
-    return f"{'–' if c.published is None else f'{c.published:.1f}'} | {ours}"
+    ours = "–" if c.mean is None else _short(c.mean) + ("×" if c.bad else "")
+    return f"{'–' if c.published is None else _short(c.published)} | {ours}"
+
+
+def _short(value: float) -> str:
+    """As many digits as a cell has room for."""
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 1 or value == 0 else f"{value:.3f}"
 
 
 def _claims(rows: Sequence[dict[str, Any]]) -> Table:
     names = ["claim", "verdict", "holds if", "the paper's own table", "ours [95%]", "seeds"]
-    told = [[r["claim"], _said(r), r["holds_if"], r["own"], _ours(r), r["seeds"]] for r in rows]
+    told = [[r["claim"], qualified(r), r["holds_if"], r["own"], _ours(r), r["seeds"]] for r in rows]
     said = "Rules, tolerances and numbers of seeds were fixed before the first run. Verdicts are computed."
     return Table("claims", "Claims", names, told, said)
 
@@ -141,24 +152,25 @@ def _ours(row: dict[str, Any]) -> str:
     return row["ours"] or (f"{row['cells']} cells" if row["cells"] else "–")
 
 
-def _said(row: dict[str, Any]) -> str:
-    return f"{row['verdict']}: {row['would_decide']}" if row["would_decide"] else str(row["verdict"])
-
-
 def _flips(made: "Reproduction", rows: Sequence[dict[str, Any]]) -> list[Section]:
-    """Each claim's statistic in every variant that was run, and the mean of all cells."""
-    r, results = made.recipe, made.results
+    found = by_variant(made.recipe, made.results, rows)
+    return [] if found is None else [Section("What would flip it", tables=[found])]
+
+
+def by_variant(r: Recipe, results: Sequence[Mapping[str, Any]], rows: Sequence[dict[str, Any]]) -> Table | None:
+    """Each claim's statistic in every variant that was run, and the mean accuracy; None where nothing was run."""
     there = [v for v in r.variants if any(row["variant"] == v for row in results)]
     if not there:
-        return []
+        return None
     told = [
         [row["claim"], *(row["ours"] if v == r.main else row["other_variants"].get(v, "") for v in there)]
         for row in rows
     ]
-    means = [mean([c.mean for c in beside(r, results, v).compared]) for v in there]
-    told.append([f"mean {r.label}", *("–" if m is None else f"{m:.1f}" for m in means)])
+    if r.unit == "%":
+        means = [mean([c.mean for c in beside(r, results, v).compared]) for v in there]
+        told.append([f"mean {r.label}", *("–" if m is None else f"{m:.1f}" for m in means)])
     said = " ".join(f"{v}: {r.variants[v].about}" for v in there)
-    return [Section("What would flip it", tables=[Table("variants", "By variant", ["claim", *there], told, said)])]
+    return Table("variants", "By variant", ["claim", *there], told, said)
 
 
 def _lead(made: "Reproduction") -> str:
