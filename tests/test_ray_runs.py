@@ -16,8 +16,9 @@ from harness import mlp_task
 from offbeat import cli
 from offbeat.core.errors import ConfigError
 from offbeat.engines.ray.connection import Connection, refuse_another, require_ray
-from offbeat.engines.ray.crew import check_versions, root_of
+from offbeat.engines.ray.crew import Crew, check_versions, root_of
 from offbeat.engines.ray.host import About, versions
+from offbeat.engines.ray.ray_options import RayOptions
 from processes import alive, descendants, until
 
 LONG = ["digits", "--engine", "ray", "--workers", "2", "--budget", "40epochs", "--out", "r", "--checkpoint-every", "1s"]
@@ -121,6 +122,14 @@ def test_what_cannot_be_sent_is_named_with_the_reason(tmp_path, monkeypatch):
     task.line = threading.Lock()
     with pytest.raises(ConfigError, match=r"the task cannot be sent .*: its attribute 'line' \(lock\)"):
         offbeat.train(task, "asgd", 2, engine="ray", budget="5updates", settings={"ray.address": "127.0.0.1:1"})
+
+
+def test_more_workers_than_this_machine_has_memory_for_are_refused_with_the_numbers(monkeypatch):
+    """Before a Ray is started, which would offer as many places as are asked for."""
+    monkeypatch.setattr("offbeat.core.memory.available_bytes", lambda: 11 * 10**9)
+    monkeypatch.setattr("offbeat.engines.ray.crew.Connection", None)
+    with pytest.raises(ConfigError, match=r"501 processes on this machine .* need about 110GB .* only 11GB"):
+        Crew(500, RayOptions())
 
 
 def test_a_ray_client_is_refused():

@@ -5,6 +5,7 @@ import time
 from typing import Any
 
 from offbeat.core.errors import ConfigError
+from offbeat.core.memory import require
 from offbeat.engines.ray.connection import Connection
 from offbeat.engines.ray.host import About, Host, node_address, versions
 from offbeat.engines.ray.ray_options import RayOptions
@@ -15,6 +16,7 @@ SERVER = -1
 _START_SECONDS = 120.0  # for a process to start and import torch
 _LOOK_SECONDS = 1.0  # between two looks at what is free
 _ERROR = re.compile(r"[\w.]*(Error|Exception)\b")
+_PROCESS = 200 << 20  # bytes that a process of Ray with torch takes, beside what it shares with others
 _TINY = 0.001  # of a node's own resource: enough to be placed there
 
 
@@ -30,6 +32,10 @@ class Crew:
         self._machine = ""  # the server's, once it is known
         self._shards = options.shards if options.shards > 1 else 0
         cpus = workers * options.cpus + (1 + self._shards) * options.server_cpus
+        if options.address is None:  # a Ray of our own offers whatever is asked
+            processes = workers + 1 + self._shards
+            instead = "take fewer workers, or a cluster (--address)"
+            require(processes * _PROCESS, f"{processes} processes on this machine (workers and server)", instead)
         self._connection = Connection(options.address, cpus)
         import ray
 
