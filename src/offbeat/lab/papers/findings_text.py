@@ -34,7 +34,8 @@ What seems to hurt is one slow worker who alone holds some of the labels. With l
 delay=90ms@0,workers=5,partition=labels}% if one is slower still (published: {published lamour2023-table2
 delay=90ms,workers=5,partition=labels}% and {published lamour2023-table2 delay=90ms@0,workers=5,partition=labels}%).
 
-But it is not the staleness of its gradients. In the authors' code every worker has a budget of its own, so that the
+But by these runs it is not the staleness of its gradients.
+In the authors' code every worker has a budget of its own, so that the
 slow one trains alone at the end, on its own labels, and the network forgets the others. With one budget for all
 together nobody trains alone, and what split labels cost with one slow worker falls from {claim lamour2023-table2
 labels-cost-one-slow} points to {variant lamour2023-table2 labels-cost-one-slow global-budget}. The paper's headline

@@ -167,8 +167,15 @@ def by_variant(r: Recipe, results: Sequence[Mapping[str, Any]], rows: Sequence[d
         for row in rows
     ]
     if r.unit == "%":
-        means = [mean([c.mean for c in beside(r, results, v).compared]) for v in there]
-        told.append([f"mean {r.label}", *("–" if m is None else f"{m:.1f}" for m in means)])
+        columns = [[c.mean for c in beside(r, results, v).compared] for v in there]
+        shared = [cells for cells in zip(*columns, strict=True) if None not in cells]
+        means = [mean(column) for column in zip(*shared, strict=True)] or [None] * len(there)
+        told.append(
+            [
+                f"mean {r.label} of the {len(shared)} cells that all have",
+                *("–" if m is None else f"{m:.1f}" for m in means),
+            ]
+        )
     said = " ".join(f"{v}: {r.variants[v].about}" for v in there)
     return Table("variants", "By variant", ["claim", *there], told, said)
 
