@@ -13,7 +13,8 @@ import offbeat
 from offbeat import cli
 from offbeat.core.errors import ConfigError
 from offbeat.lab.config import NONE
-from offbeat.lab.papers import claims, findings, pages, reproducing
+from offbeat.lab.papers import answers, claims, pages, reproducing
+from offbeat.lab.papers.answers_text import ANSWERS
 from offbeat.lab.papers.claim_rules import STATISTICS, spearman
 from offbeat.lab.papers.clock_cells import clock_cell
 from offbeat.lab.papers.deciding import (
@@ -28,7 +29,6 @@ from offbeat.lab.papers.deciding import (
     own_statistic,
 )
 from offbeat.lab.papers.expansion import settings
-from offbeat.lab.papers.findings_text import FINDINGS
 from offbeat.lab.papers.recipe import names, parse, recipe
 from offbeat.lab.papers.stored import stored
 from offbeat.lab.studies.sweep import configured
@@ -279,7 +279,7 @@ def test_the_pages_are_those_that_the_stored_results_give():
     again = "offbeat reproduce --markdown, offbeat claims --markdown and offbeat claims --json write them"
     assert (docs / "reproduce.md").read_text(encoding="utf-8") == pages.reproduce_page(), again
     assert (docs / "claims.md").read_text(encoding="utf-8") == pages.claims_page(), again
-    assert (docs / "findings.md").read_text(encoding="utf-8") == findings.findings_page(), (
+    assert (docs / "findings.md").read_text(encoding="utf-8") == answers.findings_page(), (
         "offbeat claims --findings writes it"
     )
     assert json.loads((docs / "claims.json").read_text(encoding="utf-8")) == json.loads(json.dumps(claims.ledger())), (
@@ -292,15 +292,15 @@ def test_a_number_of_the_findings_is_that_of_the_stored_rows():
     where = {"size": "quick", "variant": "code", "delay": "sync", "workers": "2", "partition": "labels"}
     found = [r["value"] for r in stored("lamour2023-table2") if where.items() <= r.items()]
     words = "{ours lamour2023-table2 delay=sync,workers=2,partition=labels} points"
-    assert findings.filled(words) == f"{np.mean(found):.1f} points"
+    assert answers.filled(words) == f"{np.mean(found):.1f} points"
     with pytest.raises(ConfigError, match="has no number for nothing"):
-        findings.filled("{claim lamour2023-table2 nothing}")
+        answers.filled("{claim lamour2023-table2 nothing}")
 
 
 def test_no_number_of_the_findings_is_typed_in():
     """Digits stand only for what was set: workers, delays, momenta."""
-    for finding in FINDINGS:
-        bare = findings.PLACE.sub("", " ".join(finding.said.split()))
+    for finding in ANSWERS:
+        bare = answers.PLACE.sub("", " ".join(finding.said.split()))
         bare = re.sub(r"(momentum|Momentum) 0\.\d+", "", bare)
         assert not re.search(r"\d+\.\d|\d+ ?(%|points|minutes|times)", bare), bare
 

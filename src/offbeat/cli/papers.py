@@ -140,7 +140,7 @@ def claims(
     from offbeat.lab.papers.recipe import recipe
 
     if findings:
-        from offbeat.lab.papers.findings import findings_page
+        from offbeat.lab.papers.answers import findings_page
 
         print(findings_page(), end="")
         return

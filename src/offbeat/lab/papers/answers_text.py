@@ -1,4 +1,4 @@
-"""The words of docs/findings.md. Numbers are not written here: `findings.py` puts them in from stored results."""
+"""The words of docs/findings.md. Numbers are not written here: `answers.py` puts them in from stored results."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ so far say, not as the last word. `offbeat reproduce RECIPE` runs it again. What
 
 
 @dataclass(frozen=True)
-class Finding:
+class PaperQuestion:
     """A question, what the runs say to it, with places for numbers, and the recipes whose claims belong to it."""
 
     question: str
@@ -88,20 +88,20 @@ leader receives one member after the other over a link like any other, which cos
 message (time of the ring over that of groups of 16: {claim wongpanich2020-allreduce ring-beyond-1k}); at 50 us it is
 {variant wongpanich2020-allreduce ring-beyond-1k slow-messages}.
 """
-FINDINGS = (
-    Finding("How do delays hurt?", _DELAYS, ("lamour2023-table2",), ("lamour2023-table2",)),
-    Finding("Does splitting labels help?", _LABELS, ()),
-    Finding(
+ANSWERS = (
+    PaperQuestion("How do delays hurt?", _DELAYS, ("lamour2023-table2",), ("lamour2023-table2",)),
+    PaperQuestion("Does splitting labels help?", _LABELS, ()),
+    PaperQuestion(
         "What does momentum do?", _MOMENTUM, ("lamour2023-table3", "lamour2023-figures1-2"), ("lamour2023-table3",)
     ),
-    Finding("When does delay compensation help?", _COMPENSATION, ("lamour2023-table4",), ("lamour2023-table4",)),
-    Finding(
+    PaperQuestion("When does delay compensation help?", _COMPENSATION, ("lamour2023-table4",), ("lamour2023-table4",)),
+    PaperQuestion(
         "How stale are gradients, and when can it be ignored?",
         _STALENESS,
         ("jain2018-figure1", "jain2018-faithful", "jain2018-halving"),
         ("jain2018-figure1",),
     ),
-    Finding(
+    PaperQuestion(
         "When does synchronous training win?",
         _SYNC,
         ("wongpanich2020-figure2", "wongpanich2020-speed", "wongpanich2020-allreduce", "wongpanich2020-table6"),

@@ -11,12 +11,12 @@ from textwrap import fill
 from typing import Any
 
 from offbeat.core.errors import ConfigError
+from offbeat.lab.papers.answers_text import ANSWERS, FOREWORD
 from offbeat.lab.papers.beside import Compared, beside
 from offbeat.lab.papers.claim_rules import matches
 from offbeat.lab.papers.claims import claim_row, decisions, qualified
 from offbeat.lab.papers.deciding import NOT_RUN
 from offbeat.lab.papers.expansion import parse_cells
-from offbeat.lab.papers.findings_text import FINDINGS, FOREWORD
 from offbeat.lab.papers.pages import charts_of, largest
 from offbeat.lab.papers.recipe import recipe
 from offbeat.lab.papers.stored import stored
@@ -28,7 +28,7 @@ PLACE = re.compile(r"\{(ours|published|claim|variant) (\S+) ([^{}]+)\}")
 def findings_page() -> str:
     """docs/findings.md."""
     parts = [FOREWORD]
-    for finding in FINDINGS:
+    for finding in ANSWERS:
         parts.append(f"## {finding.question}\n")
         parts.extend(f"{_wrapped(filled(' '.join(p.split())))}\n" for p in finding.said.strip().split("\n\n"))
         parts.extend(_figure(name) for name in finding.figures)
