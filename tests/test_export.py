@@ -13,7 +13,7 @@ from offbeat.folders.finding import find
 from offbeat.folders.run_files import RunFiles
 from offbeat.report import chrome_trace, tensorboard
 from offbeat.report.draw import as_matplotlib
-from offbeat.report.draw.figure import Figure
+from offbeat.report.draw.figure import Axis, Figure, Heat
 from offbeat.report.export import save_figures, save_tables
 from offbeat.report.figures import spacetime, workers
 from offbeat.report.figures.gallery import FigureView
@@ -225,3 +225,24 @@ def test_a_colour_with_a_meaning_is_named_even_if_it_is_the_only_one():
 def test_a_value_too_large_for_tensorboard_is_as_large_as_can_be():
     assert tensorboard.event(0.0, 1, "loss", 1e300).endswith(struct.pack("<f", 3.4028234663852886e38))
     assert tensorboard.event(0.0, 1, "loss", -1e300).endswith(struct.pack("<f", -3.4028234663852886e38))
+
+
+def test_a_heat_map_of_one_column_has_cells_as_wide_as_a_step():
+    from matplotlib.figure import Figure as Canvas
+
+    axes = Canvas().subplots()
+    as_matplotlib._heat(axes, Heat(["4"], ["a", "b"], [[1.0], [2.0]], "s", texts=[["1"], ["2"]], low=0.0, high=10.0))
+    (mesh,) = axes.collections
+    corners = mesh.get_coordinates()
+    assert (corners[..., 0].min(), corners[..., 0].max()) == (-0.5, 0.5)
+    assert (corners[..., 1].min(), corners[..., 1].max()) == (-0.5, 1.5)
+    assert [t.get_color() for t in axes.texts] == ["white", "white"], "dark cells, by the scale alone"
+
+
+def test_a_logarithmic_axis_has_the_ticks_it_was_given_and_no_others():
+    from matplotlib.figure import Figure as Canvas
+
+    axes = Canvas().subplots()
+    as_matplotlib._axis(axes, "x", Axis("depth", log=True, ticks=((1.0, "1"), (8.0, "8"))))
+    assert [t.get_text() for t in axes.get_xticklabels()] == ["1", "8"]
+    assert list(axes.get_xticks(minor=True)) == []

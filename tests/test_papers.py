@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from importlib.resources import files
 from math import sqrt
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from offbeat.core.errors import ConfigError
 from offbeat.lab.config import NONE
 from offbeat.lab.papers import answers, claims, pages, reproducing
 from offbeat.lab.papers.answers_text import ANSWERS
+from offbeat.lab.papers.beside import Beside, Compared, Panel
 from offbeat.lab.papers.claim_rules import STATISTICS, spearman
 from offbeat.lab.papers.clock_cells import clock_cell
 from offbeat.lab.papers.deciding import (
@@ -29,7 +31,8 @@ from offbeat.lab.papers.deciding import (
     own_statistic,
 )
 from offbeat.lab.papers.expansion import settings
-from offbeat.lab.papers.recipe import names, parse, recipe
+from offbeat.lab.papers.line_chart import line_charts
+from offbeat.lab.papers.recipe import Lines, names, parse, recipe
 from offbeat.lab.papers.stored import stored
 from offbeat.lab.studies.sweep import configured
 from offbeat.report.export import tables_of
@@ -312,3 +315,29 @@ def test_stored_results_are_of_cells_that_the_recipe_has(name):
         assert row["size"] in r.sizes
         assert row["variant"] in r.variants
         assert all(str(row[axis]) in values for axis, values in r.axes.items())
+
+
+def test_a_figure_is_drawn_in_the_papers_own_axes():
+    """Along the rows or along the columns: the same lines; what is missing is left out of a line."""
+    cells = [[Compared(3.0, [1.0, 2.0]), Compared(None, [5.0])], [Compared(4.0, []), Compared(None, [7.0])]]
+    turned = [list(column) for column in zip(*cells, strict=True)]
+    r = recipe("wongpanich2020-figure2")
+    by_rows = Beside("nodes", "exchange", [Panel("", ["16", "64"], ["a", "b"], cells)])
+    by_columns = Beside("exchange", "nodes", [Panel("", ["a", "b"], ["16", "64"], turned)])
+    for found in (by_rows, by_columns):
+        (chart,) = line_charts(r, Lines("nodes", ["x"]), found)
+        (figure,) = chart.views.values()
+        lines = {m.name: (list(m.x), list(m.y), m.dash) for m in figure.marks}
+        assert lines == {
+            "a": ([16.0], [1.5], "solid"),
+            "a, published": ([16.0, 64.0], [3.0, 4.0], "dash"),
+            "b": ([16.0, 64.0], [5.0, 7.0], "solid"),
+        }
+        assert (list(figure.marks[0].low), list(figure.marks[0].high)) == ([1.0], [2.0])
+        assert figure.x.ticks == ((16.0, "16"), (64.0, "64"))
+
+
+def test_lines_run_along_an_axis_of_the_table():
+    text = files("offbeat.recipes").joinpath("wongpanich2020-figure2.toml").read_text(encoding="utf-8")
+    with pytest.raises(ConfigError, match="lines run along the last axis of the rows"):
+        parse("x", text.replace('along = "nodes"', 'along = "time"'))

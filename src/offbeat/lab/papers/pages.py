@@ -11,6 +11,7 @@ from offbeat.lab.papers.beside import beside
 from offbeat.lab.papers.claims import claim_row, ledger, qualified
 from offbeat.lab.papers.deciding import VERDICTS, decide, kept
 from offbeat.lab.papers.expansion import reduced
+from offbeat.lab.papers.line_chart import line_charts
 from offbeat.lab.papers.recipe import Recipe, names, recipe
 from offbeat.lab.papers.showing import by_variant, charts, table
 from offbeat.lab.papers.stored import Row, stored
@@ -63,6 +64,7 @@ One TOML file in `src/offbeat/recipes` a table or figure:
 | `[axes.NAME]` | the values of an axis, each with the settings that it stands for |
 | `[variants.NAME]` | readings of what is ambiguous; the first is held against the paper, others may flip it |
 | `[sizes.NAME]` | `quick` and `full`, and others: seeds, settings, cells and variants that are run |
+| `[lines]` | `along`: the axis along which the paper draws lines, and `log`: which of its axes are logarithmic |
 | `[published]` | the paper's numbers, row by row; `"NC"` did not converge, `""` is illegible |
 | `[[claims]]` | quote, place, the rule in words and as a statistic of cells, bounds, tolerance, number of seeds |
 """
@@ -81,8 +83,8 @@ def save_figures(folder: Path) -> list[Path]:
     for r, rows in ((recipe(n), stored(n)) for n in names()):
         for chart in charts_of(r, rows):
             (figure,) = chart.views.values()
-            if chart.key == "ours-0" and (less := _less(r, rows)):
-                figure = replace(figure, title=fill(f"Ours. Reduced: {less}", 58))
+            less = "" if chart.key == "published-0" else _less(r, rows)
+            figure = replace(figure, title=fill(f"Ours. Reduced: {less}" if less else figure.title, 58))
             out.append(figure.save(folder / f"{r.name}-{chart.key.removesuffix('-0')}.svg", width=6.9))
     return out
 
@@ -92,6 +94,8 @@ def charts_of(r: Recipe, rows: Sequence[Row]) -> list[Chart]:
     found = beside(r, [row for row in rows if row["size"] == size])
     if size is None or len(found.panels) > 1:
         return []
+    if r.lines is not None:
+        return line_charts(r, r.lines, found)
     return [c for c in charts(r, found) if c.key in ("published-0", "ours-0")]
 
 

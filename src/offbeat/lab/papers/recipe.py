@@ -48,6 +48,13 @@ class Published(Struct, frozen=True, forbid_unknown_fields=True):
     values: list[list[float | str]]
 
 
+class Lines(Struct, frozen=True, forbid_unknown_fields=True):
+    """How the paper draws its numbers: as lines along one axis, which is alone in the rows or in the columns."""
+
+    along: str
+    log: list[Literal["x", "y"]] = []
+
+
 class Claim(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What the paper says, and the rule that decides it: a statistic of cells, and where it has to lie."""
 
@@ -91,6 +98,7 @@ class Recipe(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     title: str
     axes: dict[str, dict[str, dict[str, Any]]]
     published: Published
+    lines: Lines | None = None
     clock: bool = False
     """Whether its cells are of the clock alone (`clock_cells.py`); they are trained else."""
     metric: str = "accuracy"
@@ -191,6 +199,9 @@ def _check(r: Recipe) -> None:
             raise refuse(f"a published value must be a number, 'NC' or '' (illegible), got {value!r}")
         if value == "NC" and r.chance is None:
             raise refuse("it has cells without convergence and no chance")
+    printed = r.published
+    if r.lines is not None and r.lines.along != printed.rows[-1] and [r.lines.along] != printed.columns:
+        raise refuse(f"lines run along the last axis of the rows or the only one of the columns, got {r.lines.along!r}")
     if r.runs and not (r.variants and {"quick", "full"} <= set(r.sizes)):
         raise refuse("what is run needs a variant, and the sizes quick and full")
     for where in (w for c in r.claims for w in (c.of, c.against, *(t for _, t in c.terms))):

@@ -8,6 +8,7 @@ import numpy as np
 
 from offbeat.lab.papers.beside import Beside, Compared, Panel, beside
 from offbeat.lab.papers.claims import claim_row, qualified
+from offbeat.lab.papers.line_chart import line_charts
 from offbeat.lab.papers.recipe import Recipe
 from offbeat.report.draw.figure import Axis, Chart, Figure, Heat
 from offbeat.report.numbers import mean, seconds
@@ -26,6 +27,7 @@ def page(made: "Reproduction") -> Page:
     small = f"Reduced: {made.reduced}." if made.reduced else ""
     sections = [
         Section("Claims", tables=[_claims(rows)], folded=[_rule(row) for row in rows]),
+        Section("As the paper draws it", [] if r.lines is None else line_charts(r, r.lines, found, small)),
         Section("Side by side", charts(r, found, small), text=small),
         Section("Cell by cell", tables=[cells(r, found)]),
         *_flips(made, rows),

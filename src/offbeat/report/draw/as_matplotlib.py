@@ -103,7 +103,10 @@ def _axis(axes: Any, name: str, axis: Axis) -> None:
     if axis.start is not None or axis.end is not None:
         getattr(axes, f"set_{name}lim")(axis.start, axis.end)
     if axis.ticks is not None:
+        from matplotlib.ticker import NullLocator
+
         getattr(axes, f"set_{name}ticks")([v for v, _ in axis.ticks], [plain(t) for _, t in axis.ticks])
+        getattr(axes, f"{name}axis").set_minor_locator(NullLocator())  # a logarithmic axis would write others between
     if axis.reverse and not getattr(axes, f"{name}axis_inverted")():
         getattr(axes, f"invert_{name}axis")()
 
@@ -191,20 +194,30 @@ def _heat(axes: Any, mark: Heat) -> None:
     else:
         xs = x if x.dtype.kind in "if" else np.arange(len(x))
         ys = y if y.dtype.kind in "if" else np.arange(len(y))
-        shown = axes.pcolormesh(xs, ys, z, shading="nearest", rasterized=z.size > 2500, **look)
+        shown = axes.pcolormesh(_edges(xs), _edges(ys), z, rasterized=z.size > 2500, **look)
         if xs is not x:
             axes.set_xticks(xs, [plain(v) for v in x])
         if ys is not y:
             axes.set_yticks(ys, [plain(v) for v in y])
         for i, j in np.argwhere(np.asarray(mark.crossed)) if mark.crossed is not None else ():
             axes.plot(xs[j], ys[i], marker="x", color=colour("@bad"), markersize=6)
+        low = mark.low if mark.low is not None else np.nanmin(z, initial=np.inf)
+        high = mark.high if mark.high is not None else np.nanmax(z, initial=-np.inf)
+        middle = low + 0.6 * (high - low)
         for i, row in enumerate(mark.texts or ()):
             for j, label in enumerate(row):
-                middle = np.nanmin(z) + 0.6 * (np.nanmax(z) - np.nanmin(z)) if np.isfinite(z).any() else 0
                 ink = "black" if (z[i, j] > middle) != mark.scale.startswith("@") else "white"
                 axes.text(xs[j], ys[i], plain(label), ha="center", va="center", fontsize=5.5, color=ink)
     if mark.bar:
         axes.figure.colorbar(shown, ax=axes, label=plain(mark.label)).outline.set_visible(False)
+
+
+def _edges(centres: Any) -> Any:
+    """Where cells around these places meet; one alone is as wide as a step."""
+    if len(centres) == 1:
+        return np.array([centres[0] - 0.5, centres[0] + 0.5])
+    middles = (centres[1:] + centres[:-1]) / 2
+    return np.concatenate([[1.5 * centres[0] - 0.5 * centres[1]], middles, [1.5 * centres[-1] - 0.5 * centres[-2]]])
 
 
 def _map(name: str) -> Any:
