@@ -155,7 +155,7 @@ def test_a_run_reports_and_plots_itself_from_memory_and_from_its_folder(tmp_path
     loose = offbeat.train("quadratic", "asgd", 3, budget="40updates", out=False)
     for run in (kept, loose):
         page = run.report(tmp_path / "x.html")
-        assert (tmp_path / "x.html").stat().st_size > 1_000_000
+        assert 'id="library"' in (tmp_path / "x.html").read_text(encoding="utf-8"), "it needs no network"
         assert "iframe" in page._repr_html_()
         figure = run.plot.loss()
         assert isinstance(figure, Figure)
