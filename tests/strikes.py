@@ -91,6 +91,8 @@ class Disk:
     def __getattr__(self, name: str) -> Any:
         """In place of the module `os`."""
         real = getattr(os, name)
+        if name == "close":
+            return self._close
         if name not in _OPERATIONS:
             return real
 
@@ -101,6 +103,11 @@ class Disk:
             return done
 
         return counted
+
+    def _close(self, number: int) -> None:
+        """Its number may be another file's, or a socket's, from now on."""
+        os.close(number)
+        self._held.remove(number)
 
     def open_file(self, path: Path, mode: str) -> io.BufferedWriter:
         """In place of `open`."""

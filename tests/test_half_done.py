@@ -14,12 +14,13 @@ from harness import cluster, mlp_task
 from offbeat.core.budget import Amount, Budget
 from offbeat.core.errors import StoreError
 from offbeat.folders.description import read_description
+from offbeat.folders.writing import write_inside
 from offbeat.lab.runs import holding
 from offbeat.lab.runs.execute import execute
 from offbeat.lab.runs.holding import Hold
 from offbeat.lab.runs.plan import Plan
 from offbeat.solvers.asgd import ASGD
-from strikes import Disk, KilledError, contents, differences, struck
+from strikes import At, Disk, KilledError, contents, differences, struck
 
 
 def plan(updates=3):
@@ -276,3 +277,19 @@ def test_a_diverged_run_leaves_json_that_everybody_reads(tmp_path):
     assert done.status == "diverged"
     json.loads((tmp_path / "run" / "run.json").read_text(), parse_constant=lambda name: pytest.fail(name))
     assert offbeat.Run.load(tmp_path / "run").status == "diverged"
+
+
+def test_a_played_death_closes_what_was_open_and_nothing_else(tmp_path):
+    """What the dead had closed before may be somebody else's number by then."""
+    others = []
+
+    def dies():
+        write_inside(tmp_path, "a", lambda file: file.write(b"1"))
+        others.append(os.open(tmp_path / "a", os.O_RDONLY))
+        write_inside(tmp_path, "b", lambda file: file.write(b"2"))
+
+    with pytest.raises(KilledError), struck(Disk(At("replace b"))):
+        dies()
+    (ours,) = others
+    os.fstat(ours)  # still open
+    os.close(ours)
