@@ -84,6 +84,7 @@ def test_the_last_words_are_heard_and_then_nothing(server):
     peer.send([b"one"])
     peer.send([b"two"])
     peer.close()
+    server.send(b"near", [b"in vain"])
     assert [heard(server)[1], heard(server)[1]] == [[b"one"], [b"two"]]
     assert server.receive(0.05) is None
     server.send(b"near", [b"to nobody"])

@@ -150,7 +150,11 @@ def test_a_signal_during_set_up_is_answered(tmp_path, place, number):
     making = 'print("setting up", flush=True); time.sleep(600)' if place == "the task is made" else "pass"
     (tmp_path / "slow.py").write_text(SLOW.format(init=600, task=making))
     process = subprocess.Popen(
-        [OFFBEAT, "run", "slow:task"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [OFFBEAT, "run", "slow:task", "--budget", "5updates"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     try:
         assert process.stdout is not None

@@ -138,10 +138,9 @@ class NearServer:
     def _flush(self, caller: Caller) -> None:
         try:
             caller.flush()
-        except OSError:
-            self._part(caller)
-        else:
-            self._poller.register(caller.sock.fileno(), zmq.POLLIN | (zmq.POLLOUT if caller.unsent else 0))
+        except OSError:  # it is gone; what it said last is still to be heard
+            caller.unsent.clear()
+        self._poller.register(caller.sock.fileno(), zmq.POLLIN | (zmq.POLLOUT if caller.unsent else 0))
 
     def close(self) -> None:
         deadline = time.monotonic() + _LINGER
