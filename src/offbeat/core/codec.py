@@ -23,6 +23,7 @@ CORE_RECORDS: tuple[type, ...] = (
     effects.View,
     effects.Grad,
     effects.Call,
+    effects.Push,
     effects.AllReduce,
     effects.Reduced,
     effects.SharedRead,
@@ -55,6 +56,13 @@ def _find_fields(kind: type) -> tuple[str, ...]:
             f"{kind.__name__} is no record: it is neither a struct nor a dataclass nor a named tuple nor has slots"
         )
     return tuple(name for base in reversed(kind.__mro__) for name in getattr(base, "__slots__", ()))
+
+
+def _defaults(kind: type) -> dict[str, Any]:
+    """What a dataclass's fields are unless somebody says otherwise: so it is for those that are younger than a file."""
+    if not dataclasses.is_dataclass(kind):
+        return {}
+    return {f.name: f.default for f in dataclasses.fields(kind) if f.default is not dataclasses.MISSING}
 
 
 def _build(kind: type, values: dict[str, Any]) -> Any:
@@ -161,12 +169,14 @@ class Codec:
                 case {"$record": name, "fields": values}:
                     if name not in self._kinds:
                         raise StoreError(f"checkpoint holds a record {name!r} that this solver does not have")
-                    if differ := sorted(values.keys() ^ fields_of(self._kinds[name])):
+                    kind = self._kinds[name]
+                    younger = {f: v for f, v in _defaults(kind).items() if f not in values}
+                    if differ := sorted((values.keys() ^ fields_of(kind)) - younger.keys()):
                         raise StoreError(
                             f"checkpoint was written by another version of offbeat: its {name} differs in "
                             f"{', '.join(differ)}"
                         )
-                    return _build(self._kinds[name], {f: walk(v) for f, v in values.items()})
+                    return _build(kind, {**younger, **{f: walk(v) for f, v in values.items()}})
                 case {"$dict": pairs}:
                     return {walk(k): walk(v) for k, v in pairs}
                 case {"$tuple": values}:

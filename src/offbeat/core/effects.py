@@ -9,6 +9,8 @@ of the garbage collector's sight, because they hold no cycles.
 | `Grad(at, version)` | worker | a `Gradient`, or None when the server cancelled it |
 | `Batch()` | worker | None, when the batch for its next gradient is at hand; `Grad` alone waits for it, too |
 | `Call(payload)` | worker | what the server's `Reply` carries; the server may hold it back |
+| `Push(payload)` | worker | None, at once: the message is under way, and the rule may compute meanwhile |
+| `Await()` | worker | what the server's `Reply` to the push carries, in the round of the push |
 | `AllReduce(value, weight, members, group)` | worker | `Reduced`: the weighted mean over the members |
 | `Send(to, message)` | worker | the receivers that are there, at once; their rules see it in `on_message` |
 | `Wait(peer)` | worker | True after the next message, from whomever; False if that peer is gone |
@@ -79,6 +81,16 @@ class Call(Struct, eq=False, gc=False):
     """Send a payload to the server and wait for its reply. None as payload is a pull."""
 
     payload: Any = None
+
+
+class Push(Struct, eq=False, gc=False):
+    """Send a payload to the server and go on; the rule asks for the answer with `Await`, before its round ends."""
+
+    payload: Any = None
+
+
+class Await(Struct, eq=False, gc=False):
+    """Wait for the server's answer to the push of this round, if it is not there yet."""
 
 
 class AllReduce(Struct, eq=False, gc=False):
@@ -193,9 +205,9 @@ class Stepped(Struct, eq=False, gc=False):
 
 
 ServerEffect = Reply | Cancel | Applied | Refused | Stepped
-Exchange = Batch | AllReduce | Send | Wait | Mix | SharedRead | SharedAdd | Lock | Unlock
+Exchange = Batch | Push | Await | AllReduce | Send | Wait | Mix | SharedRead | SharedAdd | Lock | Unlock
 EVERY_REQUEST: frozenset[type] = frozenset(
-    {Grad, Batch, Call, AllReduce, Send, Wait, Mix, SharedRead, SharedAdd, Lock, Unlock, Stop}
+    {Grad, Batch, Call, Push, Await, AllReduce, Send, Wait, Mix, SharedRead, SharedAdd, Lock, Unlock, Stop}
 )
 """What a worker's rule may ask an engine for. Announcements are understood everywhere."""
 WorkerEffect = Grad | Call | Exchange | Applied | Refused | Stepped | Stop

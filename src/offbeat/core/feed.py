@@ -64,6 +64,11 @@ class Feed:
         # `nth`, written out: a simulation without gradients does little else
         return (0, k * self._workers + worker) if self._interleaved else (worker, k)
 
+    @property
+    def own(self) -> bool:
+        """Whether a worker's k-th batch is draw k of its own, and no other's."""
+        return not self.shares.held and not self._interleaved
+
     def nth(self, worker: int, k: int) -> tuple[int, int]:
         """The worker's k-th (source, draw)."""
         if self.shares.held:

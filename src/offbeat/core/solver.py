@@ -44,7 +44,7 @@ class Solver(ABC):
     The one thing that may mutate, a torch optimizer, steps last in its round: a round may be run again from its start.
     """
 
-    asks: ClassVar[frozenset[type]] = frozenset({Grad, Call})
+    asks: frozenset[type] = frozenset({Grad, Call})
     """The effects its rounds use; an engine that lacks one refuses the solver before anything starts."""
     records: ClassVar[tuple[type, ...]] = ()
     """Classes of its states and messages, for checkpoints."""

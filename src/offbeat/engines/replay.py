@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from offbeat.core.codec import Codec
-from offbeat.core.effects import Call, Cancel, Grad, Gradient, Lock, SharedAdd, SharedRead, Unlock, View
+from offbeat.core.effects import Await, Call, Cancel, Grad, Gradient, Lock, Push, SharedAdd, SharedRead, Unlock, View
 from offbeat.core.errors import ConfigError
 from offbeat.core.feed import Feed
 from offbeat.core.shares import ENTRIES
@@ -23,7 +23,7 @@ from offbeat.engines.running.ledger import ROW_OUTCOME, Ledger
 from offbeat.engines.running.rounds import Rounds
 from offbeat.engines.running.serving import Outgoing, Serving
 
-SERIAL = frozenset({Grad, Call})
+SERIAL = frozenset({Grad, Call, Push, Await})
 """What the rounds of a method may ask for whose updates a server serialises."""
 SHARED = frozenset({Grad, SharedRead, SharedAdd})
 """Of one whose workers add to a shared vector; locks do nothing here, and groups are not followed."""
@@ -47,8 +47,10 @@ class ReplayedWorker:
         self.answer: Any = None  # what its rule waits for, once it has come
         self.ready = True
         self.works: list[int] = []  # the work clock of its next gradients, where the journal tells
+        self.unsent: Push | None = None  # a push that its rule is past, and the server has not heard yet
         self.known_works = 0  # how many entries of the journal are of gradients that its rule was given before
-        self.kept_works: list[int] = []
+        self.kept_works: list[int] = []  # those that go with its next call ...
+        self.later_works: list[int] = []  # ... and with the one after it
 
     def ask(self) -> Any:
         """What its rule asks for next, told what has come."""
@@ -57,6 +59,8 @@ class ReplayedWorker:
             return effect
         if self.rounds.pending is None:
             return self.rounds.begin()
+        if type(self.rounds.pending) is Push:  # its answer is for later
+            return self.rounds.answer(None)
         answer, self.answer = self.answer, None
         return self.rounds.answer(answer)
 
@@ -141,8 +145,9 @@ class Replay:
         if w is None or not w.ready:
             self.skipped += 1
             return
-        call = self._until_call(i, w, cancelled=False)
-        w.ready, w.known_works, w.kept_works = False, 0, []
+        call = self._until_call(i, w, cancelled=False) if w.unsent is None else w.unsent
+        w.ready, w.unsent = False, None
+        w.known_works, w.kept_works, w.later_works = len(w.later_works), w.later_works, []
         if isinstance(call.payload, Gradient):
             call.payload.work = self.ledger.samples
         self._hand_out(self.serving.call(i, call.payload, 0.0))
@@ -153,13 +158,16 @@ class Replay:
         if w is not None and w.ready:
             self._until_call(i, w, cancelled=True)
 
-    def _until_call(self, i: int, w: ReplayedWorker, *, cancelled: bool) -> Call:
+    def _until_call(self, i: int, w: ReplayedWorker, *, cancelled: bool) -> Call | Push:
         """Lets the worker's rule run until it calls the server, or until its gradient is given up."""
         while True:
             effect = w.ask()
-            if type(effect) is Call:
+            if type(effect) is Call or type(effect) is Push:
                 return effect
-            if type(effect) is Grad:
+            if type(effect) is Await:
+                if w.rounds.early is not None:
+                    w.answer = w.rounds.early[0]
+            elif type(effect) is Grad:
                 if cancelled:  # it was computed all the same, and its statistics stay
                     self._gradient(i, w, effect, given=False)
                     return Call()
@@ -171,7 +179,9 @@ class Replay:
         for message in outgoing:
             w = self.workers.get(message.worker)
             if w is not None and type(message) is not Cancel:  # whether that came in time is in the journal
-                w.answer, w.ready = message.value, True  # type: ignore[union-attr]
+                value, w.ready = message.value, True  # type: ignore[union-attr]
+                if not w.rounds.answered_early(value):
+                    w.answer = value
 
     # -- following a shared vector ------------------------------------------------------------------------------
 

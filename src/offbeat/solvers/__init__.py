@@ -77,7 +77,7 @@ def whole_class(kind: Any, name: str) -> Any:
     return kind
 
 
-STABILISERS = ("clip", "clip_at", "introduce")
+OF_SERVERS = ("clip", "clip_at", "introduce", "overlap")
 """Options of every solver with a parameter server."""
 
 
@@ -86,13 +86,19 @@ def hyper_parameters(kind: Any) -> dict[str, Any]:
     return {n: p.default for n, p in signature(kind).parameters.items() if n != "opt"}
 
 
+def server_options(kind: Any) -> list[str]:
+    """The options of servers that a solver has beside its own."""
+    own = hyper_parameters(kind)
+    return [k for k in OF_SERVERS if k not in own and hasattr(kind, k)]
+
+
 def build(name: str, opt: Any, options: Mapping[str, Any], kind: Any = None) -> Any:
     """A solver by name, or of a class of that name; a wrong hyper-parameter lists the right ones."""
     from offbeat.solvers.options import without_effect
 
     kind = kind or solver_class(name)
     own = hyper_parameters(kind)
-    extra = [k for k in STABILISERS if hasattr(kind, k)]
+    extra = server_options(kind)
     for key in options:
         if key not in own and key not in extra:
             raise unknown(f"hyper-parameter of solver {name!r}", key, [*own, *extra])
@@ -105,17 +111,19 @@ def build(name: str, opt: Any, options: Mapping[str, Any], kind: Any = None) -> 
     made = kind(opt, **{k: v for k, v in options.items() if k in own})
     for key in extra:
         if key in options:
-            setattr(made, key, _stabiliser(key, options[key]))
+            setattr(made, key, _of_servers(key, options[key]))
     if "clip_at" in extra and made.clip is None:
         without_effect("clip_at", made.clip_at, kind.clip_at, "without solver.clip")
     return made
 
 
-def _stabiliser(key: str, value: Any) -> Any:
-    from offbeat.solvers.options import choice
+def _of_servers(key: str, value: Any) -> Any:
+    from offbeat.solvers.options import choice, flag
 
     if key == "clip_at":
         return choice("clip_at", value, ("worker", "server"))
+    if key == "overlap":
+        return flag("overlap", value)
     least = "above 0" if key == "clip" else "0 or more"
     if not is_finite(value) or value < 0 or (key == "clip" and value == 0):
         raise ConfigError(f"solver.{key} must be a finite number, {least}, got {shown(value)}")

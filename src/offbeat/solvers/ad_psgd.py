@@ -38,7 +38,7 @@ class ADPSGD(StepsOnWorkers[Gossiper]):
     cite = ("lian2018adpsgd",)
     vectors = 3
     bytes_a_peer = 50
-    asks: ClassVar[frozenset[type]] = frozenset({Grad, Mix})
+    asks = frozenset({Grad, Mix})
     records: ClassVar[tuple[type, ...]] = (Gossiper, NoServer)
     replica = Gossiper
     takes_in = False

@@ -58,7 +58,7 @@ class AllToAll(Solver):
     vectors = 4
     bytes_a_peer = 30
     records: ClassVar[tuple[type, ...]] = (PeerModel, Update, NoServer)
-    asks: ClassVar[frozenset[type]] = frozenset({Batch, Grad, Send})
+    asks = frozenset({Batch, Grad, Send})
     shows_workers: ClassVar[bool] = True
     takes_in = False
     clip: float | None = None

@@ -23,7 +23,7 @@ class AllReduceSGD(StepsOnWorkers[Replica]):
     line = "synchronous SGD by ring all-reduce, without a server"
     paper = "wongpanich2020"
     cite: ClassVar[tuple[str, ...]] = ("wongpanich2020",)
-    asks: ClassVar[frozenset[type]] = frozenset({Grad, AllReduce})
+    asks = frozenset({Grad, AllReduce})
     barrier = True
     takes_in = False
     group: int | None = None

@@ -17,6 +17,7 @@ class ASGD(ParameterServer[Server, Worker]):
 
     line = "asynchronous SGD: every gradient is applied on arrival"
     paper = "lamour2023, wongpanich2020"
+    needs_answer = None
     at_once = True
 
     def __init__(self, opt: Factory) -> None:

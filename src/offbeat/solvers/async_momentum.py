@@ -29,6 +29,7 @@ class AsyncMomentum(ParameterServer[MomentumServer, Worker]):
 
     line = "ASGD with one momentum buffer on the server"
     paper = "wongpanich2020, lamour2023"
+    needs_answer = None
     cite = ("mitliagkas2016", "sutskever2013")
     records: ClassVar[tuple[type, ...]] = (MomentumServer, Worker, Held)
     server_state = MomentumServer

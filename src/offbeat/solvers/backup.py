@@ -20,6 +20,9 @@ class Backup(ParameterServer[Server, Worker]):
 
     line = "synchronous SGD that drops the b slowest gradients of each step"
     paper = "jain2018"
+    needs_answer = (
+        "all gradients of a step are taken at the same parameters, and one that is computed meanwhile is of older ones"
+    )
     cite = ("chen2016",)
     waits_for_step = True
 

@@ -31,6 +31,7 @@ class Compressed(ParameterServer[Server, CompressingWorker]):
 
     line = "ASGD with top-k or sign compression and error feedback"
     paper = "-"
+    needs_answer = None
     cite = ("stich2018", "karimireddy2019")
     vectors = 5
     records: ClassVar[tuple[type, ...]] = (Server, CompressingWorker, Held)

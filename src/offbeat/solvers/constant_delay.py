@@ -26,6 +26,7 @@ class ConstantDelay(ParameterServer[Server, Worker]):
 
     line = "constant delay: every gradient is applied d updates late"
     paper = "jain2018"
+    needs_answer = "its delay is solver.delay and no other; asgd with overlap on one worker has a delay of 1"
     alone = True
 
     def __init__(self, opt: Factory, *, delay: int = 8, filling: Literal["wait", "immediate"] = "wait") -> None:

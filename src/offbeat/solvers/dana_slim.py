@@ -19,6 +19,7 @@ class DanaSlim(WorkerMomentum):
 
     line = "DANA with the momentum on the workers: push g + mu v"
     paper = "-"
+    needs_answer = "it looks ahead by one gradient of each worker, and there would be two"
     vectors = 5
     cite: ClassVar[tuple[str, ...]] = ("hakimi2019dana",)
     name: ClassVar[str] = "dana-slim"

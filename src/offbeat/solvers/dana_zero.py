@@ -31,6 +31,7 @@ class DanaZero(ParameterServer[DanaServer, Worker]):
 
     line = "per-worker momentum; workers are sent the look-ahead point"
     paper = "-"
+    needs_answer = "it looks ahead by one gradient of each worker, and there would be two"
     cite = ("hakimi2019dana",)
     vectors = 3
     records: ClassVar[tuple[type, ...]] = (DanaServer, Worker, Held)

@@ -34,6 +34,9 @@ class DCASGD(ParameterServer[CompensatingServer, Worker]):
 
     line = "ASGD with delay compensation by g*g*(x - x_read)"
     paper = "lamour2023"
+    needs_answer = (
+        "its correction is measured from what a worker was sent last, and the gradient would be of what came before"
+    )
     cite = ("zheng2017dcasgd",)
     records: ClassVar[tuple[type, ...]] = (CompensatingServer, Worker, Held)
     server_state = CompensatingServer

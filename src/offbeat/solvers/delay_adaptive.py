@@ -22,6 +22,7 @@ class DelayAdaptive(ParameterServer[Server, Worker]):
 
     line = "ASGD with smaller steps for delays beyond the number of workers"
     paper = "-"
+    needs_answer = None
     cite = ("mishchenko2022", "koloskova2022")
 
     def __init__(self, opt: Factory, *, rule: str = "mishchenko", smoothness: float | None = None) -> None:

@@ -70,6 +70,7 @@ class Downpour(ParameterServer[Server, DownpourWorker]):
 
     line = "ASGD with local steps between pushes and fetches"
     paper = "jain2018"
+    needs_answer = "its workers take steps of their own between messages: solver.n_push and solver.n_fetch say how many"
     cite = ("dean2012", "duchi2011adagrad")
     vectors = 4
     records: ClassVar[tuple[type, ...]] = (Server, DownpourWorker, Held, AccruedPush)

@@ -1,7 +1,7 @@
 """EA-wild: elastic averaging over shared memory, without a lock."""
 
 from collections.abc import Generator
-from typing import Any, ClassVar
+from typing import Any
 
 from offbeat.core.effects import Grad, Lock, SharedAdd, SharedRead, Unlock
 from offbeat.core.solver import Round
@@ -30,7 +30,7 @@ class EAWild(Elastic[T]):
     paper = "wongpanich2020"
     cite = ("wongpanich2020", "zhang2015easgd")
     vectors = 3
-    asks: ClassVar[frozenset[type]] = frozenset({Grad, SharedRead, SharedAdd, Lock, Unlock})
+    asks = frozenset({Grad, SharedRead, SharedAdd, Lock, Unlock})
 
     def __init__(
         self,

@@ -40,7 +40,7 @@ class EAWildGroups(EAWild[Member]):
         atomic: whether adds are; otherwise some are lost. Default: true.
     """
 
-    asks: ClassVar[frozenset[type]] = EAWild.asks | {AllReduce}
+    asks = EAWild.asks | {AllReduce}
     records: ClassVar[tuple[type, ...]] = (Member, Centre)
     replica: ClassVar[type[Replica]] = Member
 

@@ -33,6 +33,7 @@ class GapAware(ParameterServer[GapServer, Worker]):
 
     line = "ASGD that shrinks each component by how far the parameters have moved"
     paper = "-"
+    needs_answer = "its gap is measured from what a worker was sent last, and the gradient would be of what came before"
     cite = ("barkai2020",)
     records: ClassVar[tuple[type, ...]] = (GapServer, Worker, Held)
     server_state = GapServer

@@ -51,7 +51,7 @@ class Hogwild(Solver):
     cite = ("recht2011hogwild",)
     vectors = 1
     records: ClassVar[tuple[type, ...]] = (Shared, Thread)
-    asks: ClassVar[frozenset[type]] = frozenset({Grad, SharedRead, SharedAdd, Lock, Unlock})
+    asks = frozenset({Grad, SharedRead, SharedAdd, Lock, Unlock})
     clip: float | None = None
 
     def __init__(self, opt: Factory, *, locked: bool = False, chunks: int = 8, atomic: bool = True) -> None:

@@ -46,7 +46,7 @@ class LocalSGD(StepsOnWorkers[L]):
     paper = "-"
     vectors = 1
     cite: ClassVar[tuple[str, ...]] = ("stich2019local", "lin2020postlocal")
-    asks: ClassVar[frozenset[type]] = frozenset({Grad, AllReduce})
+    asks = frozenset({Grad, AllReduce})
     records: ClassVar[tuple[type, ...]] = (LocalReplica, NoServer)
     replica: ClassVar[type[Replica]] = LocalReplica
     takes_in = False

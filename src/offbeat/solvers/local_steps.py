@@ -40,6 +40,7 @@ class LocalSteps(ParameterServer[S, LocalWorker]):
 
     records: ClassVar[tuple[type, ...]] = (Server, LocalWorker, Held)
     worker_state = LocalWorker
+    needs_answer = "its workers take steps of their own between messages: solver.steps says how many"
 
     def __init__(self, opt: Factory, server: Factory, steps: int, **slots: Any) -> None:
         super().__init__(opt, **slots)

@@ -28,6 +28,7 @@ class MultiASGD(ParameterServer[VelocitiesServer, Worker]):
 
     line = "ASGD with a momentum buffer for each worker, on the server"
     paper = "wongpanich2020"
+    needs_answer = None
     cite = ("hakimi2019dana",)
     vectors = 3
     records: ClassVar[tuple[type, ...]] = (VelocitiesServer, Worker, Held)

@@ -20,6 +20,7 @@ class Phased(ParameterServer[Server, Worker]):
 
     line = "synchronous or single-worker start, asynchronous after some epochs"
     paper = "jain2018"
+    needs_answer = "it begins in step, with gradients that are all taken at the same parameters"
     cite = ("dean2012",)
     vectors = 3
 

@@ -17,6 +17,7 @@ class Plain(ParameterServer[Server, Worker]):
 
     line = "plain SGD on one worker"
     paper = "-"
+    needs_answer = "its gradients are those of the newest parameters"
     alone = True
     at_once = True
 

@@ -18,6 +18,9 @@ class Rennala(ParameterServer[Server, Worker]):
 
     line = "a step after S fresh gradients, from whoever is fast"
     paper = "-"
+    needs_answer = (
+        "all gradients of a step are taken at the same parameters, and one that is computed meanwhile is of older ones"
+    )
     cite = ("tyurin2023rennala",)
 
     def __init__(self, opt: Factory, *, S: int = 0) -> None:

@@ -50,6 +50,7 @@ class Ringleader(ParameterServer[RingleaderServer, Worker]):
 
     line = "ASGD over a table of every worker's gradients: right for different data"
     paper = "-"
+    needs_answer = "its bound of the delay, 2 n - 2, is for one gradient of each worker, and there would be two"
     cite = ("maranjyan2025ringleader",)
     vectors = 3
     records: ClassVar[tuple[type, ...]] = (RingleaderServer, GradientSums, Worker, Held)

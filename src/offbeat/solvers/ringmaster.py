@@ -24,10 +24,13 @@ class Ringmaster(ParameterServer[Server, Worker]):
 
     line = "ASGD that discards gradients with staleness R or more"
     paper = "-"
+    needs_answer = None
     cite = ("maranjyan2025ringmaster",)
 
     def __init__(self, opt: Factory, *, R: int = 8, stops: bool = False) -> None:
         self.R, self.stops = whole("R", R), flag("stops", stops)
+        if self.stops:
+            self.needs_answer = "with solver.stops, what a worker was sent last tells how old its gradient is"
         super().__init__(opt, gate=self._young)
 
     def _young(self, s: Server, arrival: Arrival) -> bool:

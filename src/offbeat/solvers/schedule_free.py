@@ -37,6 +37,7 @@ class ScheduleFree(ParameterServer[AveragingServer, Worker]):
 
     line = "ASGD at an interpolation of the iterate and its running mean"
     paper = "-"
+    needs_answer = None
     cite = ("defazio2024",)
     records: ClassVar[tuple[type, ...]] = (AveragingServer, Worker, Held)
     server_state = AveragingServer

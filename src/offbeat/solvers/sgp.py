@@ -67,7 +67,7 @@ class SGP(StepsOnWorkers[Pusher]):
     paper = "-"
     cite = ("assran2019sgp",)
     vectors = 4
-    asks: ClassVar[frozenset[type]] = frozenset({Grad, Send, Wait})
+    asks = frozenset({Grad, Send, Wait})
     records: ClassVar[tuple[type, ...]] = (Pusher, NoServer, Share)
     replica = Pusher
     takes_in = False

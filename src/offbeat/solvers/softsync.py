@@ -20,6 +20,7 @@ class Softsync(ParameterServer[Server, Worker]):
 
     line = "a step after every W/n gradients, each at eta / tau"
     paper = "-"
+    needs_answer = None
     cite = ("zhang2016staleness",)
 
     def __init__(self, opt: Factory, *, n: int = 1) -> None:

@@ -30,6 +30,7 @@ class SSP(ParameterServer[ClockedServer, Worker]):
 
     line = "ASGD where the fastest may be at most s rounds ahead of the slowest"
     paper = "-"
+    needs_answer = "a worker that is too far ahead is held back, and would compute all the same"
     cite = ("ho2013ssp",)
     records: ClassVar[tuple[type, ...]] = (ClockedServer, Worker, Held)
     server_state = ClockedServer

@@ -20,6 +20,7 @@ class StalenessAware(ParameterServer[Server, Worker]):
 
     line = "ASGD at learning rate eta / tau"
     paper = "-"
+    needs_answer = None
     cite = ("zhang2016staleness",)
     at_once = True
 

@@ -16,6 +16,9 @@ class Sync(ParameterServer[Server, Worker]):
 
     line = "synchronous SGD: a barrier each step"
     paper = "lamour2023, wongpanich2020"
+    needs_answer = (
+        "all gradients of a step are taken at the same parameters, and one that is computed meanwhile is of older ones"
+    )
     barrier = True
     waits_for_step = True
 

@@ -28,6 +28,7 @@ class WorkerMomentum(ParameterServer[Server, MomentumWorker]):
 
     line = "ASGD where each worker pushes its own momentum"
     paper = "wongpanich2020"
+    needs_answer: str | None = None
     vectors = 4
     cite: ClassVar[tuple[str, ...]] = ("lin2018dgc",)
     records: ClassVar[tuple[type, ...]] = (Server, MomentumWorker, Held)

@@ -19,7 +19,7 @@ from offbeat.engines.local.local_messages import Arriving, HeardByServer, Summed
 from offbeat.engines.local.sums import ServerSums
 from offbeat.engines.real import messages as m
 from offbeat.engines.real.gathering import Meeting
-from offbeat.engines.real.mail import Known, Mail
+from offbeat.engines.real.mail import Known
 from offbeat.engines.real.memory_slots import bytes_of
 from offbeat.engines.real.site import Site
 from offbeat.engines.real.transport import Came, Closed, Heard, Ordered, Said, WentAway
@@ -47,7 +47,7 @@ class LocalHub:
 
     def __init__(self, site: Site, arena: Arena, control: Channel, forker: Channel) -> None:
         self._site, self._arena, self._control, self._forker = site, arena, control, forker
-        self._mail = Mail(site.codec, arena.slots)
+        self._mail = site.mail(arena.slots)
         self._lines: dict[int, ProcessLine] = {}
         self._by_fd: dict[int, ProcessLine] = {}
         self._ready: deque[int] = deque()  # descriptors with something to read

@@ -16,7 +16,7 @@ from offbeat.engines.local.local_messages import Mean, SumRows, SumSlice
 from offbeat.engines.local.sums import WorkerSums
 from offbeat.engines.real import messages as m
 from offbeat.engines.real.in_place import InPlace
-from offbeat.engines.real.mail import Known, Mail
+from offbeat.engines.real.mail import Known
 from offbeat.engines.real.site import Site
 from offbeat.engines.real.worker_loop import WorkerLoop
 
@@ -28,7 +28,7 @@ class LocalPort:
 
     def __init__(self, site: Site, arena: Arena, rank: int, channel: Channel) -> None:
         self._site, self._arena, self._rank, self._channel = site, arena, rank, channel
-        self._mail, self._clock = Mail(site.codec, arena.slots), site.clock
+        self._mail, self._clock = site.mail(arena.slots), site.clock
         self._known: Known = {"x0": site.initial.x}
         self._sums = WorkerSums(arena, self._mail, rank, channel)
         self._in_place: InPlace

@@ -25,11 +25,12 @@ class SavedWorker(Struct):
     tensors: bytes
     draws: int = 0  # mini-batches whose gradients its rule was given,
     samples: int = 0  # and the samples in them
-    works: list[int] = []  # the work clock of its gradients since its last call, where a schedule needs it
+    works: list[int] = []  # the work clock of its gradients since its last call, where a schedule needs it,
     called: bool = False
+    sent_works: list[int] = []  # and of those before, where that call will have to be made again
 
 
-_NUMBERS = ("draws", "samples", "works", "called")
+_NUMBERS = ("draws", "samples", "works", "called", "sent_works")
 
 
 _PLAIN = ("now", "counters", "there", "waiting", "settled", "noted")
@@ -93,7 +94,7 @@ def from_plain(plain: Mapping[str, Any], tensors: Mapping[str, Any]) -> Checkpoi
         return save({n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)})
 
     workers = {
-        int(i): SavedWorker(w["tree"], own(f"worker{i}"), *(w[n] for n in _NUMBERS))
+        int(i): SavedWorker(w["tree"], own(f"worker{i}"), **{n: w[n] for n in _NUMBERS if n in w})
         for i, w in plain["workers"].items()
     }
     noted = [(source, draw) for source, draw in plain["noted"]]

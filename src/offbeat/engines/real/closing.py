@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from offbeat.core.effects import Gradient, View
+from offbeat.core.effects import Gradient
 from offbeat.core.trace import IN_FLIGHT
 from offbeat.engines.real import messages as m
 
@@ -24,10 +24,9 @@ def close_books(server: "ServerLoop") -> None:
         for call in called:
             if isinstance(call.payload, Gradient):
                 ledger.note(now, i, call.payload, version, IN_FLIGHT)
-        if record.open.settle(i, now, version, IN_FLIGHT) or called:
-            continue
-        if peer.fresh and isinstance(peer.last, View):
-            ledger.snapshot(now, i, peer.last.version, version, IN_FLIGHT)
+        begun = record.open.settle(i, now, version, IN_FLIGHT)
+        if not called and (view := peer.unread_view(begun)) is not None:
+            ledger.snapshot(now, i, view.version, version, IN_FLIGHT)
     for i in range(server.site.cluster.workers):  # those we have not even met
         record.open.settle(i, now, version, IN_FLIGHT)
     record.commit()

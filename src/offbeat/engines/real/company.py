@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from math import inf
 
-from offbeat.core.effects import Send, View
+from offbeat.core.effects import Push, Send
 from offbeat.core.trace import LOST
 from offbeat.engines.real import messages as m
 from offbeat.engines.real.gathering import Gathering
@@ -38,7 +38,7 @@ class Company:
 
     def welcome(self, came: Came) -> None:
         i = came.worker
-        peer = self.peers[i] = Peer(i)
+        peer = self.peers[i] = Peer(i, goes_on=Push in self._site.solver.asks)
         self._board.alive[i] = 1
         draws = int(self._board.draws[i])
         if came.how == "begins":
@@ -73,9 +73,8 @@ class Company:
         i = peer.rank
         batch = int(self._board.job_draw[i]) if self._board.job[i] else None
         found = self._part_with(peer)
-        if not found and peer.fresh and isinstance(peer.last, View):
-            now, version = self._clock.now(), self._serving.version
-            self._serving.ledger.snapshot(now, i, peer.last.version, version, LOST)
+        if (view := peer.unread_view(found)) is not None:
+            self._serving.ledger.snapshot(self._clock.now(), i, view.version, self._serving.version, LOST)
         self._board.job[i] = 0
         self._go_on_without(peer)
         meant = i in self._meant

@@ -34,8 +34,9 @@ class Mail:
     their numbers under a name; all else as a tree of the codec, whose names begin with $.
     """
 
-    def __init__(self, codec: Codec, places: Places) -> None:
-        self._codec, self._places = codec, places
+    def __init__(self, codec: Codec, places: Places, *, two: bool = False) -> None:
+        """`two`: the other side also has the vector before the last, of which its next gradient will be."""
+        self._codec, self._places, self._two = codec, places, two
 
     def pack(self, payload: Any, slot: Any, known: Known) -> tuple[Any, list[Any]]:
         at = _known_point(payload, known)
@@ -62,21 +63,30 @@ class Mail:
         """Also says what the other side will have then."""
         if type(value) is View and type(value.x) in (Tensor, PartedVector):
             tree, new = {"view": value.version}, {"x": value.x}
-            return tree, self._places.write(slot, new), _known(known, new, {})
+            return tree, self._places.write(slot, new), self._known(known, new, {})
         tensors: dict[str, Tensor] = {}
         tables = _apart(known)[1]
         return (
             self._codec.encode(value, tensors, tables),
             self._places.write(slot, tensors),
-            _known(known, tensors, tables),
+            self._known(known, tensors, tables),
         )
 
     def unpack_reply(self, tree: Any, parts: list[Any], slot: Any, known: Known) -> tuple[Any, Known]:
         tensors, tables = self._places.read(slot, parts), _apart(known)[1]
         if type(tree) is dict and "view" in tree:
-            return View(tensors["x"], tree["view"]), _known(known, tensors, {})
+            return View(tensors["x"], tree["view"]), self._known(known, tensors, {})
         value = self._codec.decode(tree, tensors, tables)
-        return value, _known(known, tensors, tables)
+        return value, self._known(known, tensors, tables)
+
+    def _known(self, before: Known, tensors: dict[str, Tensor], tables: dict[str, RowTable]) -> Known:
+        """After a reply: what it held, and the initial point. Tables stay known until there are others."""
+        new = {f"r.{name}": x for name, x in tables.items() if name not in before}
+        old = {name: x for name, x in before.items() if isinstance(x, RowTable)}
+        last = {f"q.{name[2:]}": x for name, x in before.items() if name.startswith("r.")} if self._two else {}
+        if not new:  # the tables before the last stay, too
+            last = {name: x for name, x in last.items() if not isinstance(x, RowTable)}
+        return {"x0": before["x0"], **last, **{f"r.{name}": t for name, t in tensors.items()}, **(new or old)}
 
 
 _NUMBERS = tuple(name for name in Gradient.__struct_fields__ if name not in ("value", "at", "buffers", "parts"))
@@ -95,10 +105,3 @@ def _known_point(payload: Any, known: Known) -> str | None:
 def _apart(known: Known) -> tuple[dict[str, Vector], dict[str, RowTable]]:
     tensors = {name: x for name, x in known.items() if not isinstance(x, RowTable)}
     return tensors, {name: x for name, x in known.items() if isinstance(x, RowTable)}
-
-
-def _known(before: Known, tensors: dict[str, Tensor], tables: dict[str, RowTable]) -> Known:
-    """After a reply: what it held, and the initial point. Tables stay known until there are others."""
-    new = {f"r.{name}": x for name, x in tables.items() if name not in before}
-    old = {name: x for name, x in before.items() if isinstance(x, RowTable)}
-    return {"x0": before["x0"], **{f"r.{name}": t for name, t in tensors.items()}, **(new or old)}

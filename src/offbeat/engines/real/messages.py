@@ -18,6 +18,13 @@ class Called(Struct, tag=True):
     works: list[int]  # the work clock of each gradient since the last call, where a schedule needs it
 
 
+class Awaits(Struct, tag=True):
+    """Where workers compute while a message is under way: this one waits for its answer, after so many others. If that
+    is under way to it, it does not wait any more."""
+
+    heard: int
+
+
 class GaveUp(Struct, tag=True):
     """The gradient was given up, as the server had asked."""
 
@@ -73,7 +80,9 @@ class WorkerSaved(Struct, tag=True):
     saved: SavedWorker
 
 
-FromWorker = Called | GaveUp | Suspicious | Failed | Reducing | Post | WaitsForPeer | Left | Resting | WorkerSaved
+FromWorker = (
+    Called | Awaits | GaveUp | Suspicious | Failed | Reducing | Post | WaitsForPeer | Left | Resting | WorkerSaved
+)
 
 # -- the server to a worker -----------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ order of arrivals is all that chance had chosen, so computing it again (as a rep
 from collections.abc import Iterable
 from copy import copy
 
-from offbeat.core.effects import Call
+from offbeat.core.effects import Call, Push
 from offbeat.core.feed import Feed
 from offbeat.core.shares import Shares
 from offbeat.core.solver import Solver, World
@@ -54,10 +54,16 @@ def _load(replay: Replay, saved: Checkpoint) -> None:
         rounds = Rounds(solver, start, codec)
         replayed = replay.workers[i] = ReplayedWorker(rounds, buffers)
         replayed.unseen = rounds.rerun(start, told)
-        replayed.known_works, replayed.kept_works = len(w.works), list(w.works)
+        asks = type(replayed.unseen)
+        replayed.kept_works = [*w.sent_works, *w.works]
+        if rounds.pushed is not None and asks is not Push and rounds.early is None and not w.called:
+            replayed.unsent, replayed.kept_works, replayed.later_works = rounds.pushed, w.sent_works, w.works
+        replayed.known_works = len(replayed.kept_works)
         replay.samples_of[i] = w.samples
-        if w.called and type(replayed.unseen) is Call:
-            replayed.unseen, replayed.ready = None, False
+        if w.called:
+            replayed.ready = False
+            if asks is Call or asks is Push:
+                replayed.unseen = None
         replay.feed.draws[i] = w.draws
 
 
@@ -68,6 +74,8 @@ def _save(replay: Replay, now: float) -> Checkpoint:
         w.catch_up()
         workers[i] = made = save_worker(codec, w.rounds, w.buffers)
         made.draws, made.samples, made.works = replay.feed.draws[i], replay.samples_of[i], w.kept_works
+        if w.unsent is not None:
+            made.works, made.sent_works = w.later_works, w.kept_works
         made.called = i in serving.waiting
     server, tensors = pack(codec, replay.solver.save_server(serving.state))
     there, waiting = sorted(serving.there), sorted(serving.waiting)

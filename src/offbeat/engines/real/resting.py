@@ -33,7 +33,7 @@ def take_checkpoint(server: "ServerLoop") -> None:
     server.attendance.show()  # a shared vector is part of the state
     for i in server.serving.waiting:
         if i in found:
-            found[i].called, found[i].works = True, []  # the call has told them
+            found[i].called, found[i].sent_works = True, []  # the call has told them
     counters = server.ledger.counters()
     codec, solver = server.site.codec, server.solver
     state, tensors = pack(codec, solver.save_server(server.serving.state))

@@ -149,6 +149,8 @@ class ServerLoop:
         match message:
             case m.Called():
                 self._on_call(peer, message)
+            case m.Awaits(heard):
+                peer.busy = heard != peer.replies
             case m.Reducing():
                 peer.waiting = True
                 self.gathering.come(peer.rank, message)
@@ -259,8 +261,7 @@ class ServerLoop:
             if peer is None:
                 continue  # lost meanwhile
             if type(said) is Reply:
-                peer.last, peer.replies, peer.waiting, peer.fresh = said.value, peer.replies + 1, False, True
-                peer.heard = time.monotonic()
+                peer.is_answered(said.value)
                 self.record.bytes += self.hub.answer(peer.rank, said.value)
             else:
                 self.board.cancel[peer.rank] = peer.replies + 1

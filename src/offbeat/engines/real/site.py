@@ -5,12 +5,14 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from offbeat.core.codec import Codec
+from offbeat.core.effects import Push
 from offbeat.core.errors import ConfigError
 from offbeat.core.feed import Feed
 from offbeat.core.solver import Solver
 from offbeat.core.task import Point, Task
 from offbeat.engines.cluster import Cluster
 from offbeat.engines.real.board import Board, Clock
+from offbeat.engines.real.mail import Mail, Places
 from offbeat.engines.running.fit import world_of
 
 Maker = tuple[str, tuple[Any, ...]]
@@ -21,7 +23,7 @@ Maker = tuple[str, tuple[Any, ...]]
 class Fault:
     """For tests: what goes wrong, exactly when. `at` is a worker's gradient, or the server's update, from 0."""
 
-    kind: str  # kill, hang, raise; of the server's first shard: kill shard
+    kind: str  # kill, hang, raise; of the server's first shard: kill shard; in the middle of a sum: kill sum, hang sum
     at: int
     worker: int | None = None  # None: the server
     life: int = 1  # of the worker: 1 is the one it started with
@@ -96,6 +98,10 @@ class Site:
         self.codec = Codec(setup.solver.records)
         self.world = world_of(setup.cluster, task, setup.feed, setup.seed, setup.options.start)
         self.clock = Clock(board)
+
+    def mail(self, places: Places) -> Mail:
+        """What packs the messages between a worker and the server."""
+        return Mail(self.codec, places, two=Push in self.solver.asks)
 
     def fault(self, kind: str, at: int, worker: int, life: int) -> bool:
         return Fault(kind, at, worker, life) in self.options.faults

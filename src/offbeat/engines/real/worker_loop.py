@@ -4,10 +4,11 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from offbeat.core.effects import AllReduce, Batch, Call, Grad, Gradient, Reduced, Send, Stop, Wait
+from offbeat.core.effects import AllReduce, Await, Batch, Call, Grad, Gradient, Push, Reduced, Send, Stop, Wait
 from offbeat.core.seeds import Draws
 from offbeat.core.solver import Shown
 from offbeat.engines.real import messages as m
+from offbeat.engines.real.calls import Calls
 from offbeat.engines.real.checkpoint import SavedWorker, load_worker, save_worker
 from offbeat.engines.real.site import Site
 from offbeat.engines.real.transport import Closed, Port
@@ -33,7 +34,7 @@ class WorkerLoop:
         self.buffers = site.initial.buffers
         if life > 1 and self.board.samples[rank]:  # its statistics outlive it
             self.buffers = self.board.published_buffers(rank, site.initial.buffers)
-        self._works: list[int] = []  # the work clock of each gradient since the last call
+        self.calls = Calls(site, rank, port, self._hear)
         self._gone: set[int] = set()
         self._letters = 0  # messages of peers that have come,
         self._told = 0  # and all that it was told of peers
@@ -42,7 +43,9 @@ class WorkerLoop:
         self._handlers: dict[type, Callable[[Any], Any]] = {
             Grad: self._grad,
             Batch: self._batch,
-            Call: self._call,
+            Call: self.calls.call,
+            Push: self.calls.push,
+            Await: self.calls.wait,
             AllReduce: self._reduce,
             Send: self._send,
             Wait: self._wait,
@@ -54,15 +57,12 @@ class WorkerLoop:
     # -- rounds -------------------------------------------------------------------------------------------------
 
     def run(self, x0: Any, saved: SavedWorker | None = None) -> None:
-        """Rounds without end. `x0` is None for a worker that comes later and has to ask.
-
-        A call that is with the server already is not made twice.
-        """
+        """Rounds without end. `x0` is None for a worker that comes later and has to ask."""
         try:
             effect = self._begin(x0) if saved is None else self._resume(saved)
             self._await(m.Start)
-            if saved is not None and saved.called and type(effect) is Call:
-                effect = self._answer(self._await_answer().value)
+            if saved is not None:
+                effect = self.calls.go_on(saved, effect, self._answer)
             while True:
                 if effect is BETWEEN:
                     self._between_rounds()
@@ -79,7 +79,7 @@ class WorkerLoop:
         site.feed.draws[self.rank] = int(self.board.draws[self.rank])
         self._draw_delays()
         state = self.solver.init_worker(self.rank, x0, site.world)
-        self.rounds = Rounds(self.solver, state, site.codec, pauses=True)
+        self.rounds = self.calls.rounds = Rounds(self.solver, state, site.codec, pauses=True)
         return self._step(self._begin_round)
 
     def _resume(self, saved: SavedWorker) -> Any:
@@ -88,8 +88,8 @@ class WorkerLoop:
         site.feed.draws[self.rank] = saved.draws
         self._draw_delays()
         start, told, self.buffers = load_worker(site.codec, self.solver, site.world, saved)
-        self._works = list(saved.works)
-        self.rounds = rounds = Rounds(self.solver, start, site.codec, pauses=True)
+        self.calls.resume(saved)
+        self.rounds = self.calls.rounds = rounds = Rounds(self.solver, start, site.codec, pauses=True)
         return self._step(lambda: rounds.rerun(start, told))
 
     def _draw_delays(self) -> None:
@@ -146,6 +146,9 @@ class WorkerLoop:
     def _grad(self, effect: Grad) -> Gradient | None:
         site, board, i = self.site, self.board, self.rank
         if site.options.quota is not None and board.samples[i] >= site.options.quota:
+            assert self.rounds is not None
+            if self.rounds.pushed is not None:  # it leaves when its last message is answered
+                return None
             raise Leave
         source, draw, started = self._begin_job(effect)
         ready = self.clock.now()
@@ -169,7 +172,7 @@ class WorkerLoop:
             self._await(m.LossSeen)
         self.buffers = buffers
         if self.solver.schedule is not None:  # a replay has to know
-            self._works.append(work)
+            self.calls.works.append(work)
         if buffers is not None:
             board.publish(i, self._shown, buffers)
         if board.cancel[i] == board.replies[i] + 1:
@@ -202,20 +205,6 @@ class WorkerLoop:
             time.sleep(left)
 
     # -- the server ---------------------------------------------------------------------------------------------
-
-    def _call(self, effect: Call) -> Any:
-        board, i = self.board, self.rank
-        begun = self.clock.now()
-        sent = self.port.call(effect.payload, self._works)
-        received = self._await_answer()
-        board.communicating[i] += (sent - begun) + received.seconds
-        return received.value
-
-    def _await_answer(self) -> m.Answered:
-        answered: m.Answered = self._await(m.Answered)
-        self.board.replies[self.rank] += 1
-        self._works = []  # they were told with the call
-        return answered
 
     def _await(self, kind: type) -> Any:
         """The server's next message of this kind. Without limit: a server that dies is noticed at once, and it is
@@ -251,6 +240,8 @@ class WorkerLoop:
             case m.Back(worker):
                 self._gone.discard(worker)
                 self._told += 1
+            case m.Answered():
+                self.calls.answered(message)
             case m.SaveYourself():
                 self._save()
             case m.Holds(first, shares):
@@ -269,7 +260,8 @@ class WorkerLoop:
             rounds.rest()
         draws = self.site.feed.draws[i] - (type(rounds.pending) is Grad)
         saved = save_worker(self.site.codec, rounds, self.buffers)
-        saved.draws, saved.samples, saved.works = draws, int(self.board.samples[i]), list(self._works)
+        saved.draws, saved.samples = draws, int(self.board.samples[i])
+        self.calls.save(saved)
         self.port.send(m.WorkerSaved(saved))
 
     # -- others -------------------------------------------------------------------------------------------------

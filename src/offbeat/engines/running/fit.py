@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from offbeat.core.effects import Batch, Call, Grad, Stop
+from offbeat.core.effects import Await, Batch, Call, Grad, Push, Stop
 from offbeat.core.errors import ConfigError
 from offbeat.core.feed import Feed
 from offbeat.core.solver import Solver, World
@@ -31,7 +31,7 @@ def lacking(offered: Iterable[type], solver: Solver | type[Solver]) -> str | Non
 
 def uncuttable(solver: Solver | type[Solver]) -> str | None:
     """Why the vector of a solver's server cannot lie in parts on several machines; None where it can."""
-    if Call not in solver.asks or solver.asks - {Grad, Batch, Call, Stop}:
+    if Call not in solver.asks or solver.asks - {Grad, Batch, Call, Push, Await, Stop}:
         return "its parameters are not with a server alone"
     return solver.needs_whole if isinstance(solver, type) else solver.why_whole()
 

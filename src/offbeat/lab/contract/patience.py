@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from offbeat.core.effects import Applied, Received, Refused, Send, Stepped, Unlock
+from offbeat.core.effects import Applied, Push, Received, Refused, Send, Stepped, Unlock
 from offbeat.core.solver import Round
 from offbeat.lab.contract.case import Broken
 
 MOST = 10_000
 """So many steps of a rule at one instant are too many."""
-_AT_ONCE = (Applied, Refused, Received, Stepped, Send, Unlock)
+_AT_ONCE = (Applied, Refused, Received, Stepped, Send, Push, Unlock)
 """What a rule may yield without any time passing."""
 
 

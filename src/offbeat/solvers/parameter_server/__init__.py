@@ -4,7 +4,8 @@
 |---|---|
 | `state.py` | what the server and its workers keep; a method with something of its own to keep extends these records |
 | `slots.py` | what a slot is given and what it gives back, and the slots that several methods share |
-| `solver.py` | the solver that calls them |
+| `rule.py` | the solver that calls them |
+| `overlap.py` | a worker's round that computes while its message is under way |
 """
 
 from offbeat.solvers.parameter_server.rule import ParameterServer

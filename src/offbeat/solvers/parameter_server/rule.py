@@ -17,20 +17,21 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Generic, cast, final
 
 from offbeat.core import trace
-from offbeat.core.effects import Applied, Call, Grad, Gradient, Refused, Reply, ServerEffect, Stepped, View
+from offbeat.core.effects import Applied, Call, Grad, Gradient, Push, Refused, Reply, ServerEffect, Stepped, View
 from offbeat.core.errors import ConfigError
 from offbeat.core.reduction import weighted_mean
-from offbeat.core.solver import Round, Shown, Solver, World
+from offbeat.core.solver import Round, Shown, World
 from offbeat.core.sparse import RowTable
 from offbeat.optim.clipping import clipped
 from offbeat.optim.steppers import AnyStepper, Factory, start, whole_only
-from offbeat.solvers.parameter_server.slots import Arrival, Collect, Correct, Gate, Publish, Push, Release
+from offbeat.solvers.parameter_server.overlap import MayOverlap
+from offbeat.solvers.parameter_server.slots import Arrival, Collect, Correct, Gate, Publish, Pushed, Release
 from offbeat.solvers.parameter_server.state import Held, S, Server, W, Worker, load, save
 
 STEPPED = Stepped()
 
 
-class ParameterServer(Solver, Generic[S, W]):
+class ParameterServer(MayOverlap, Generic[S, W]):
     """A server with slots; by itself, with all of them empty, it is asynchronous SGD.
 
     Typed by the states of server and workers: `ParameterServer[Server, Worker]` for a method that keeps nothing of its
@@ -45,12 +46,14 @@ class ParameterServer(Solver, Generic[S, W]):
         view: (server, worker) -> what the worker is sent. Default: x and its version.
         push: (worker, g) -> what the worker pushes. Default: g.
 
-    Three stabilisers go with every method; they are attributes, and `solver.KEY` reaches them from outside:
+    Four options go with every method; they are attributes, and `solver.KEY` reaches them from outside:
 
     Args:
         clip: bound of a gradient's norm. Default: none.
         clip_at: "worker" (a single, perhaps stale gradient) or "server" (the mean of a step). Default: "worker".
         introduce: E, in epochs: worker i begins when E i / W epochs are done (Chen et al. 2016 took 3). Default: 0.
+        overlap: whether a worker computes while its message is under way; refused by methods that need the answer
+            first, with the reason. Default: false.
     """
 
     records: ClassVar[tuple[type, ...]] = (Server, Worker, Held)
@@ -77,7 +80,7 @@ class ParameterServer(Solver, Generic[S, W]):
         collect: Collect[S] | None = None,
         release: Release[S] | None = None,
         view: Publish[S] | None = None,
-        push: Push[W] | None = None,
+        push: Pushed[W] | None = None,
     ) -> None:
         self.opt, self.push = opt, push
         self.gate, self.correct, self.collect, self.release, self.view = gate, correct, collect, release, view
@@ -85,7 +88,7 @@ class ParameterServer(Solver, Generic[S, W]):
 
     @property
     def answers_at_once(self) -> bool:
-        return self.at_once and not self.introduce
+        return self.at_once and not self.introduce and not self.overlap
 
     def why_whole(self) -> str | None:
         if self.clip is not None and self.clip_at == "server":
@@ -104,14 +107,21 @@ class ParameterServer(Solver, Generic[S, W]):
         if w.view is None:
             w.view = yield Call()
             return
+        if Push in self.asks:
+            yield from self.overlapping_round(w, w.view)
+            return
         g = yield Grad(w.view.x, w.view.version)
         if g is None:  # cancelled
             w.view = None
             return
+        w.view = yield Call(g if self.clip is None and self.push is None else self.pushed(w, g))
+
+    def pushed(self, w: W, g: Gradient) -> Gradient:
+        """A gradient as a worker sends it: clipped there if it is to be, and what the slot makes of it."""
         value = g.value if self.clip is None else self.bounded(g.value)
         if self.push is not None:
             value = self.push(w, value)
-        w.view = yield Call(g if value is g.value else g.carrying(value))
+        return g if value is g.value else g.carrying(value)
 
     def bounded(self, value: Any) -> Any:
         """A gradient as it leaves the worker, clipped there if it is to be."""
@@ -158,7 +168,10 @@ class ParameterServer(Solver, Generic[S, W]):
         s.samples += g.samples
         s.x = s.opt.step(g.value, 1.0 if self.schedule is None else self.server_rate(s), s.samples)
         s.version += 1
-        return applied, STEPPED, self.send(s, worker)
+        if self.view is not None:
+            return applied, STEPPED, self.send(s, worker)
+        view = s.sent[worker] = View(s.x, s.version)
+        return applied, STEPPED, Reply(worker, view)
 
     @final
     def use(self, s: S, arrival: Arrival) -> Generator[ServerEffect, None, bool]:

@@ -18,7 +18,7 @@ class Arrival:
         self.refused = False
 
 
-Push = Callable[[W, Any], Any]
+Pushed = Callable[[W, Any], Any]
 """(worker's state, g) -> what it pushes; what it keeps for the next time, it keeps in its state."""
 Gate = Callable[[S, Arrival], bool]
 """(server's state, arrival) -> whether the gradient is used at all."""

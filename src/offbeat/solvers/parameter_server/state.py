@@ -45,6 +45,8 @@ class Worker:
     """A worker's state: what it was last sent; None until it has asked."""
 
     view: View | None
+    ready: Gradient | None = None
+    """With `overlap`: a gradient that was computed, and travels while the next one is."""
 
 
 S = TypeVar("S", bound=Server)
