@@ -2,6 +2,7 @@
 
 import json
 import math
+import random
 from dataclasses import fields, replace
 
 import pytest
@@ -12,6 +13,7 @@ from offbeat.core.errors import ConfigError
 from offbeat.engines.cluster import AllReduceCost, Cluster, Event, PerWorker
 from offbeat.engines.cluster.distributions import ZERO, Constant, Exponential, Gamma, Normal, Pareto
 from offbeat.engines.cluster.spelling import SPELLINGS
+from offbeat.lab.config import make
 
 
 def test_every_setting_has_a_spelling():
@@ -316,6 +318,11 @@ WRITTEN = [
         {"loss": ["every 1h, notice 30s, floor 2@1-3"]},
     ),
     ({"cores": 2}, {"cores": 2}),
+    ({"cores": 2, "cores_for": "computing", "slice": 0}, {"cores": 2}),
+    (
+        {"cores": 2, "cores_for": "everything", "slice": "exp(3ms)"},
+        {"cores": 2, "cores_for": "everything", "slice": "exponential(3ms)"},
+    ),
     (
         {"server": {"bandwidth": "10Gbps", "sharing": "fair", "shards": 4}},
         {"server": {"bandwidth": "10Gbps", "sharing": "fair", "shards": 4}},
@@ -361,6 +368,15 @@ SPOILT = [
     ({"slow": "0x"}, "slow must be a finite factor above 0"),
     ({"slow": "3x for 1s"}, "slow must be like '3x@7' or '3x for exp(20s) every exp(200s)@all', got '3x for 1s'"),
     ({"slow": "3x for 0s every 0s"}, "slow must change its state after some time"),
+    ({"cores_for": "everything"}, "cores_for has no effect without cores, got 'everything'"),
+    ({"cores": 2, "cores_for": "all"}, "unknown cores_for 'all'"),
+    ({"slice": "3ms"}, "slice has no effect without cores, got '3ms'"),
+    ({"cores": 2, "slice": "-3ms"}, "slice must be a time or a distribution"),
+    (
+        {"cores": 2, "cores_for": "everything", "server": {"bandwidth": "1Gbps"}},
+        "cores_for = 'everything' is one machine, server and all: server has no place beside it",
+    ),
+    ({"cores": 2, "cores_for": "everything", "nodes": 2}, "cores_for = 'everything' is one machine, server and all: n"),
     ({"cores": 0}, "cores must be a whole number from 1, got 0"),
     ({"server": "10Gbps"}, "server must be a section with keys, such as server.bandwidth, got '10Gbps'"),
     ({"server": {"bandwith": 1}}, "unknown cluster setting 'server.bandwith' (did you mean 'server.bandwidth'?)"),
@@ -434,3 +450,52 @@ def test_workers_are_placed_on_nodes_and_racks_in_order():
     places = Cluster.parse(workers=10, nodes=4, racks=2).topology
     assert [places.node_of(i) for i in range(10)] == [0, 0, 0, 1, 1, 2, 2, 2, 3, 3]
     assert [places.rack_of(i) for i in range(10)] == [0, 0, 0, 0, 0, 1, 1, 1, 1, 1]
+
+
+# -- many entries ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("entries", [5, 60])
+def test_what_is_for_a_worker_is_found_as_if_one_looked_at_every_entry(entries):
+    rng = random.Random(entries)
+    names = ["", "@all", *(f"@{i}" for i in range(12)), "@0-5", "@3,7-9"]
+    compute = ["10ms", *(f"{k + 1}ms{rng.choice(names)}" for k in range(entries))]
+    delay = [f"{k + 1}ms{rng.choice(names)}" for k in range(entries)]
+    factors = [f"{k + 2}x{rng.choice(names)}" for k in range(entries)]
+    cluster = Cluster.parse(workers=12, compute=compute, delay=delay, speed=factors, slow=factors)
+
+    def those(of, worker):
+        return [entry for entry in of if entry.workers is None or worker in entry.workers]
+
+    for worker in range(12):
+        assert cluster.compute_of(worker) == those(cluster.compute, worker)[-1].distribution
+        assert list(cluster.delays_of(worker)) == [e.distribution for e in those(cluster.delay, worker)]
+        assert cluster.speed_of(worker) == ([1.0] + [e.factor for e in those(cluster.speed, worker)])[-1]
+        assert [cluster.slow[k] for k, _ in cluster.slowness_of(worker)] == those(cluster.slow, worker)
+        assert [entry for _, entry in cluster.slowness_of(worker)] == those(cluster.slow, worker)
+
+
+def test_among_many_entries_only_a_workers_own_are_looked_at(monkeypatch):
+    """As many entries as workers: looking at all of them for everybody would take hours."""
+    cluster = Cluster.parse(workers=50, compute=["10ms", *(f"{i + 1}ms@{i}" for i in range(50))])
+    monkeypatch.setattr("offbeat.engines.cluster.named.is_named", lambda *asked: pytest.fail("an entry was looked at"))
+    assert [cluster.compute_of(i).mean for i in range(50)] == [pytest.approx((i + 1) / 1000) for i in range(50)]
+
+
+@pytest.mark.parametrize("setting", ["compute", "delay", "speed", "slow", "events", "peers", "loss"])
+def test_more_entries_than_anybody_types_are_refused_before_one_is_read(setting):
+    with pytest.raises(ConfigError, match=f"{setting} takes at most 100,000 entries, got 100,001"):
+        Cluster.parse(workers=2, **{setting: ["what is this"] * 100_001})
+
+
+def test_entries_that_name_more_workers_than_fit_in_memory_are_refused():
+    with pytest.raises(ConfigError, match="the entries of delay name more than 4,000,000 workers in all"):
+        Cluster.parse(workers=1_000_000, delay=["1ms@0-999999"] * 100_000)
+
+
+def test_the_number_of_workers_is_known_without_reading_the_cluster_again(monkeypatch):
+    config = make(
+        {"task": "quadratic", "cluster": {"workers": 3}, "data": {"global_batch": 6}, "scale": {"lr": "linear"}}
+    )
+    monkeypatch.setattr(Cluster, "parse", lambda **values: pytest.fail("it was read again"))
+    assert (config.workers, config.batch, config.lr) == (3, 2, 3 * config.optimizer.lr)

@@ -40,6 +40,9 @@ MACHINES = (
     {"slow": "5x@0"},
     {"cores": 1},
     {"cores": 2, "nodes": 1},
+    {"cores": 2, "slice": "exponential(0.3s)"},
+    {"cores": 1, "cores_for": "everything"},
+    {"cores": 2, "cores_for": "everything", "slice": "0.4s"},
     {"loss": "every exp(2s), back after exp(1s)@0"},
     {"loss": "every exp(2s), back after exp(1s), notice 0.4s"},
     {"loss": "every exp(3s), floor 1"},
@@ -60,6 +63,8 @@ def clusters(draw, events=False):
     machines = {}
     for part in draw(st.lists(st.sampled_from(MACHINES), max_size=2)):
         machines |= {k: v for k, v in part.items() if not (k == "loss" and (happenings or W == 1))}
+    if machines.get("cores_for") == "everything":
+        machines.pop("server", None)  # a machine of its own
     return cluster(
         W,
         **machines,
@@ -100,6 +105,7 @@ SOLVERS = {
     "sync": lambda: Sync(SGD),
     "gate": lambda: ParameterServer(SGD, gate=lambda s, arrival: arrival.tau < 2),
     "some": lambda: ParameterServer(SGD, collect=lambda s: len(s.held) // 3 * 3),
+    "overlap": lambda: offbeat_solvers.build("asgd", SGD, {"overlap": True}),
 }
 
 

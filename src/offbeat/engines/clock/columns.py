@@ -13,6 +13,7 @@ from math import inf
 
 import numpy as np
 
+from offbeat.core.effects import Push
 from offbeat.core.seeds import Dial, Draws
 from offbeat.core.solver import Solver
 from offbeat.engines.clock.link_columns import serve_through, windows_through
@@ -27,6 +28,8 @@ MANY = 400  # workers from which on it pays to serve a window of arrivals at a t
 
 def why_not(solver: Solver, cluster: Cluster) -> str | None:
     """Why the general loop is needed; None where this one will do."""
+    if Push in solver.asks:
+        return "workers compute while their messages are under way"
     if not solver.answers_at_once:
         return f"{type(solver).__name__} does not apply every gradient on arrival and answer at once"
     if cluster.events or cluster.loss:

@@ -8,14 +8,16 @@ Where messages pass the server's link one after another, when each is through is
 served, and a worker goes on with the answer, without an event for each arrival; `_unwind` puts them back at the end.
 """
 
-import gc
-from heapq import heappop, heappush
+from bisect import insort
+from heapq import heapify, heappop, heappush
 from math import inf
 from typing import Any
 
-from offbeat.core.effects import Applied, Call, Cancel, Grad, Reply, Stepped, View
+from offbeat.core.collector import uncollected
+from offbeat.core.effects import Applied, Call, Cancel, Grad, Push, Reply, Stepped, View
 from offbeat.core.reduction import payload_bytes
 from offbeat.core.trace import APPLIED
+from offbeat.engines.clock.calendar import END, Calendar
 from offbeat.engines.clock.pending import EndlessRounds, IdleComputing, Pending
 from offbeat.engines.protocol import Watcher
 from offbeat.engines.running.rounds import Rounds
@@ -35,7 +37,7 @@ from offbeat.engines.sim.sim_worker import SimWorker
 from offbeat.engines.sim.simulator import Sim
 
 _TICK = 1000  # events between two looks of the watcher: it only shows progress
-_IDLE = -1  # there is nothing else to come
+_IDLE = END[3]  # there is nothing else to come
 _FOLLOW = -2  # an answer that asks for something else than a gradient has come
 
 
@@ -47,7 +49,7 @@ class Timing(Sim):
         return IdleComputing(self.context, threads=threads, quota=quota)
 
     def _make_rounds(self, state: Any) -> Rounds:
-        return EndlessRounds(self.solver, state)
+        return Rounds(self.solver, state) if Push in self.solver.asks else EndlessRounds(self.solver, state)
 
     def run(self, watcher: Watcher) -> str:
         self.loss_limit = inf
@@ -58,27 +60,27 @@ class Timing(Sim):
             return super().run(watcher)
         if linked:
             self._requests = {**self._requests, Call: self._call}
-        self.prepare(watcher)
-        heap = self.context.events.heap
-        queue: list[Any] = []  # those of the server have a heap of their own: it is short, and the other one long
-        heappush(heap, (inf, 0, 0, _IDLE, None))
-        self._last: tuple[float, float] = (-inf, 0)
-        collecting = gc.isenabled()
-        gc.disable()  # a million rows without a cycle among them
-        try:
-            return self._loop(watcher, heap, queue, linked)
-        finally:
-            if collecting:
-                gc.enable()
-            events = [event for event in heap + queue if event[3] != _IDLE]
-            heap[:] = sorted(self._unwind(events) if linked else events)
+        with uncollected():
+            self.prepare(watcher)
+            heap = self.context.events.heap
+            calendar = Calendar([event for event in heap if event[3] == COMPUTED])
+            heap[:] = [event for event in heap if event[3] != COMPUTED] + [END]
+            heapify(heap)
+            queue: list[Any] = []  # what the server has to do is a heap of its own, which is short
+            self._last: tuple[float, float] = (-inf, 0)
+            try:
+                return self._loop(watcher, heap, queue, calendar, linked)
+            finally:
+                events = [event for event in heap + queue + calendar.rest() if event[3] != _IDLE]
+                heap[:] = sorted(self._unwind(events) if linked else events)
 
     def _usual(self) -> bool:
         """Whether all that is unusual about this cluster is the way to the server, if that."""
         computing, cluster = self.computing, self.cluster
         odd = cluster.slow or cluster.server.shards > 1 or any(loss.notice for loss in cluster.loss)
         plain = self.link.service is not None and computing.scripts is None and not self._limited
-        return plain and computing.feeder is None and computing.cores is None and not odd
+        waits = Push not in self.solver.asks  # a worker does nothing else while its message is under way
+        return plain and waits and computing.feeder is None and computing.cores is None and not odd
 
     def _in_turn(self) -> bool:
         """Whether messages pass the server's link one after another and none overtakes another; nobody is lost."""
@@ -86,22 +88,35 @@ class Timing(Sim):
         narrow = ways is not None and not ways.shares and cluster.bandwidth == inf and self.task.nbytes > 0
         return narrow and not (cluster.events or cluster.loss) and self.solver.asks <= {Grad, Call}
 
-    def _loop(self, watcher: Watcher, heap: list[Any], queue: list[Any], linked: bool) -> str:
-        """The counters are local while nobody else looks at them: `_lend` puts them where others do, `_take` back."""
+    def _loop(self, watcher: Watcher, heap: list[Any], queue: list[Any], calendar: Calendar, linked: bool) -> str:
+        """Gradients that are being computed are on the calendar, what the server has to do is in the queue, and the
+        rest in the heap. The counters are local while nobody else looks at them: `_lend` puts them where others do,
+        `_take` back.
+        """
         workers: list[Any] = self.workers  # whose jobs are gradients here
         server, on_call, note = self.server, self.solver.on_call, self.rows.append
         assert self.link.service is not None
         service, ticks, deadline = self.link.service.next, _TICK, self.deadline
-        take, batch = self.feed.take, self.feed.batch
+        take, batch, own, draws = self.feed.take, self.feed.batch, self.feed.own, self.feed.draws
         latency, total = self.cluster.latency, self.cluster.server.total
         inward, outward = self.link.ways.free if self.link.ways is not None else (0.0, 0.0)
         free, queued, served, sequence, nbytes, samples, applied, updates, enough, many = self._take()
+        (open_page, page), place, later, pace = calendar.turn(), 0, calendar.later, calendar.pace
         said: Any
         while True:
-            event = heappop(queue) if queue and queue[0] < heap[0] else heappop(heap)
+            if place == len(page):
+                (open_page, page), place = calendar.turn(), 0
+            event = page[place]
+            if queue and queue[0] < event:
+                event = heappop(queue) if queue[0] < heap[0] else heappop(heap)
+            elif heap[0] < event:
+                event = heappop(heap)
+            else:
+                place += 1
             now, i, _, code, data = event
             if now > deadline:
                 heappush(heap, event)
+                calendar.close(page[place:])
                 self._last = (deadline, inf)
                 self._lend(deadline, free, queued, served, sequence, nbytes, samples, applied, updates)
                 return "seconds"
@@ -118,10 +133,8 @@ class Timing(Sim):
                     spent -= delay
                 w.computing += spent
                 rounds = w.rounds
-                rounds.gradient = data
                 effect = rounds.send(data)
                 if type(effect) is Call:
-                    rounds.gradient = None
                     payload = effect.payload
                     size = payload.value.nbytes if type(payload) is Pending else payload_bytes(payload)
                     nbytes += size
@@ -143,13 +156,13 @@ class Timing(Sim):
                         event = (free, i, sequence, SERVED, (w.life, payload))
                     heappush(queue, event)
                     continue  # nothing was applied: no mark can have been reached
-                if type(effect) is Applied:
-                    rounds.gradient = None
+                if type(effect) is not Applied:
+                    rounds.gradient = data
                 self._lend(now, free, queued, served, sequence, nbytes, samples, applied, updates, inward, outward)
                 self._follow(i, w, effect)
                 free, queued, served, sequence, nbytes, samples, applied, updates, enough, many = self._take()
                 inward, outward = self._ways_free()
-            elif code == SERVED and workers[i].life == data[0] and workers[i].alive:
+            elif code == SERVED and (linked or (workers[i].life == data[0] and workers[i].alive)):
                 if linked:
                     queued += data[2]
                     served += data[3]
@@ -192,7 +205,11 @@ class Timing(Sim):
                     if view is not None:
                         effect = w.rounds.send(view)
                         if type(effect) is Grad:
-                            source, draw = take(j)
+                            if own:
+                                source, draw = j, draws[j]
+                                draws[j] = draw + 1
+                            else:
+                                source, draw = take(j)
                             at = effect.at
                             w.job = g = Pending(
                                 at, 0.0, batch, None, None, None, at, effect.version, source, draw, there
@@ -203,7 +220,13 @@ class Timing(Sim):
                                 g.answer = view
                             sequence += 1
                             due = there + (w.times.next() + g.delay)
-                            heappush(heap, (due, j, sequence, COMPUTED, g))
+                            on = int(due * pace)
+                            if on <= open_page:
+                                insort(page, (due, j, sequence, COMPUTED, g), place)
+                            elif on in later:
+                                later[on].append((due, j, sequence, COMPUTED, g))
+                            else:
+                                calendar.put(on, (due, j, sequence, COMPUTED, g))
                             continue
                     if there > now:
                         sequence += 1
@@ -218,6 +241,7 @@ class Timing(Sim):
                     free, queued, served, sequence, nbytes, samples, applied, updates, enough, many = self._take()
                     inward, outward = self._ways_free()
             elif code == _IDLE:
+                calendar.close(page[place:])
                 self._lend(self.context.now, free, queued, served, sequence, nbytes, samples, applied, updates)
                 return "idle"
             else:
@@ -233,6 +257,9 @@ class Timing(Sim):
             ticks -= 1
             if samples >= enough or updates >= many or not ticks:
                 self._last = (now, i)
+                del page[:place]
+                place = 0
+                calendar.close(page)
                 self._lend(now, free, queued, served, sequence, nbytes, samples, applied, updates)
                 if (samples >= enough or updates >= many) and watcher.mark():
                     return "watcher"

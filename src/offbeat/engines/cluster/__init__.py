@@ -5,6 +5,7 @@ spelling       how people write each of them
 distributions  times that vary
 batch_times    times of a batch, by its size, or recorded
 per_worker     times that differ from worker to worker
+crowding       what shares the cores of a machine
 speed          faster and slower machines, spells of slowness
 events         joins, losses and schedules
 losses         losses at random, and returns

@@ -89,9 +89,3 @@ def checked_schedule(schedule: Iterable[tuple[float, int]], workers: int) -> Sch
     if not checked:
         raise ConfigError("schedule must hold at least one (finish time, worker) pair, got ()")
     return tuple(checked)
-
-
-def arrival(events: Iterable[Event], worker: int) -> float:
-    """When the worker first appears: 0, unless its first event is a join."""
-    first = next((event for event in events if event.worker == worker), None)
-    return first.at if first is not None and first.kind == "join" else 0.0

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from offbeat.core.errors import unknown
+from offbeat.core.errors import ConfigError, unknown
 from offbeat.core.units import format_duration, parse_duration
 from offbeat.engines.cluster.distributions import parse_distribution
 from offbeat.engines.cluster.events import Event
 from offbeat.engines.cluster.links import PeerLatency
 from offbeat.engines.cluster.losses import Loss
+from offbeat.engines.cluster.named import MOST_ENTRIES, MOST_NAMED
 from offbeat.engines.cluster.per_worker import PerWorker
 from offbeat.engines.cluster.rates import read_bandwidth, write_bandwidth
 from offbeat.engines.cluster.reduction_cost import AllReduceCost
@@ -27,13 +28,22 @@ class Spelling(NamedTuple):
     """Younger than many runs, whose addresses stay: written only where it is set."""
 
 
-def _several(read: Callable[[Any, int], Any]) -> Spelling:
+def _several(what: str, read: Callable[[Any, int], Any]) -> Spelling:
     """One value, or a list of them."""
-    return Spelling(lambda value, workers: tuple(read(v, workers) for v in _one_or_more(value)), _texts)
+    return Spelling(lambda value, workers: _entries(what, read, value, workers), _texts)
 
 
-def _one_or_more(value: Any) -> tuple[Any, ...]:
-    return tuple(value) if isinstance(value, tuple | list) else (value,)
+def _entries(what: str, read: Callable[[Any, int], Any], value: Any, workers: int) -> tuple[Any, ...]:
+    given = value if isinstance(value, tuple | list) else (value,)
+    if len(given) > MOST_ENTRIES:
+        raise ConfigError(f"{what} takes at most {MOST_ENTRIES:,} entries, got {len(given):,}")
+    found, named = [], 0
+    for entry in given:
+        found.append(read(entry, workers))
+        named += sum(len(getattr(found[-1], name, None) or ()) for name in ("workers", "one", "other"))
+        if named > MOST_NAMED:
+            raise ConfigError(f"the entries of {what} name more than {MOST_NAMED:,} workers in all; '10ms' is for all")
+    return tuple(found)
 
 
 def _texts(values: Any) -> list[str]:
@@ -45,7 +55,7 @@ def _as_it_is() -> Spelling:
 
 
 def _times(what: str) -> Spelling:
-    return _several(lambda value, workers: PerWorker.parse(value, workers, what))
+    return _several(what, lambda value, workers: PerWorker.parse(value, workers, what))
 
 
 def _duration(what: str) -> Spelling:
@@ -75,16 +85,18 @@ SPELLINGS: Mapping[str, Spelling] = {
     "bandwidth": Spelling(lambda value, _: read_bandwidth(value), write_bandwidth),
     "service": _distribution("service"),
     "allreduce": Spelling(lambda value, _: AllReduceCost.parse(value), str),
-    "events": _several(lambda value, _: Event.parse(value)),
-    "peers": _several(PeerLatency.parse),
+    "events": _several("events", lambda value, _: Event.parse(value)),
+    "peers": _several("peers", PeerLatency.parse),
     "memory": _duration("memory"),
     "feeder": _distribution("feeder"),
     "schedule": Spelling(_read_schedule, lambda rows: [[at, worker] for at, worker in rows]),
     "server": Spelling(lambda value, _: ServerMachine.parse(value), ServerMachine.written, young=True),
-    "speed": _several(Speed.parse)._replace(young=True),
-    "slow": _several(Slowness.parse)._replace(young=True),
+    "speed": _several("speed", Speed.parse)._replace(young=True),
+    "slow": _several("slow", Slowness.parse)._replace(young=True),
     "cores": _as_it_is()._replace(young=True),
-    "loss": _several(Loss.parse)._replace(young=True),
+    "cores_for": _as_it_is()._replace(young=True),
+    "slice": _distribution("slice")._replace(young=True),
+    "loss": _several("loss", Loss.parse)._replace(young=True),
     "nodes": _as_it_is()._replace(young=True),
     "racks": _as_it_is()._replace(young=True),
     "link": Spelling(lambda value, _: Links.parse(value), Links.written, young=True),

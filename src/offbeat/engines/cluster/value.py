@@ -11,17 +11,19 @@ from offbeat.core.seeds import Dial, Draws, PlacedDraws
 from offbeat.core.units import check_worker, shown
 from offbeat.engines.cluster import spelling
 from offbeat.engines.cluster.batch_times import BatchTime, Sizes, block_of, mean_of
+from offbeat.engines.cluster.crowding import CoresFor, check_cores
 from offbeat.engines.cluster.distributions import ZERO, Constant, Distribution
-from offbeat.engines.cluster.events import Event, Schedule, arrival, checked_events, checked_schedule
+from offbeat.engines.cluster.events import Event, Schedule, checked_events, checked_schedule
 from offbeat.engines.cluster.links import Link, PeerLatency
 from offbeat.engines.cluster.losses import Loss, checked_losses
+from offbeat.engines.cluster.named import ByWorker
 from offbeat.engines.cluster.per_worker import PerWorker, check_everybody_has_a_time, checked_times
 from offbeat.engines.cluster.recorded import RecordedTimes
 from offbeat.engines.cluster.reduction_cost import RING, AllReduceCost
 from offbeat.engines.cluster.server import ONE_SERVER, ServerMachine
 from offbeat.engines.cluster.speed import Slowness, Speed, checked_factors
 from offbeat.engines.cluster.topology import NO_LINKS, Links, Topology, check_topology
-from offbeat.engines.cluster.validity import bandwidth, check_count_of_workers, is_count, seconds
+from offbeat.engines.cluster.validity import bandwidth, check_count_of_workers, seconds
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,10 @@ class Cluster:
     server -- the server's own link, shared by all messages, and its shards (unlimited, one)
     speed -- how many times as fast a worker computes; the last entry for a worker counts (1)
     slow -- how many times as slow, for good or for spells of time; entries for a worker multiply (none)
-    cores -- of each node, shared equally by those of its workers that compute (one for each worker)
+    cores -- of each node, shared by those of its workers that compute (one for each worker)
+    cores_for -- what needs one of them: "computing", or "everything" that happens on one machine, messages, sums,
+        passes over memory and the server, too (computing)
+    slice -- seconds for which one keeps a core while others wait for it (0: equal shares at every moment)
     loss -- workers that are lost at random, and come back (none)
     nodes -- how many machines the workers are on, in order and as evenly as it goes (each on its own)
     racks -- how many racks the nodes are in (one)
@@ -69,6 +74,8 @@ class Cluster:
     speed: tuple[Speed, ...] = ()
     slow: tuple[Slowness, ...] = ()
     cores: int | None = None
+    cores_for: CoresFor = "computing"
+    slice: Distribution = ZERO
     loss: tuple[Loss, ...] = ()
     nodes: int | None = None
     racks: int | None = None
@@ -103,8 +110,12 @@ class Cluster:
             )
         self._set("speed", checked_factors(self.speed, Speed, self.workers, "speed"))
         self._set("slow", checked_factors(self.slow, Slowness, self.workers, "slow"))
-        if self.cores is not None and (not is_count(self.cores) or self.cores < 1):
-            raise ConfigError(f"cores must be a whole number from 1, got {shown(self.cores)}")
+        check_cores(self.cores, self.cores_for, self.slice)
+        if self.cores_for == "everything" and (self.server != ONE_SERVER or (self.nodes or 1) > 1):
+            other = "server" if self.server != ONE_SERVER else "nodes"
+            raise ConfigError(
+                f"cores_for = 'everything' is one machine, server and all: {other} has no place beside it"
+            )
         self._set("loss", checked_losses(self.loss, self.events, self.workers))
         check_topology(self.workers, self.nodes, self.racks, self.link)
         for entry in self.compute:
@@ -128,6 +139,14 @@ class Cluster:
         """Plain JSON values that `Cluster.parse(**values)` reads back to an equal cluster."""
         return spelling.written(self)
 
+    @cached_property
+    def _by_worker(self) -> dict[str, ByWorker[Any]]:
+        return {name: ByWorker(getattr(self, name)) for name in ("compute", "delay", "speed", "slow")}
+
+    @cached_property
+    def _first_events(self) -> dict[int, Event]:
+        return {event.worker: event for event in reversed(self.events)}
+
     # -- times ----------------------------------------------------------------------------------------------------
 
     def compute_of(self, worker: int) -> BatchTime:
@@ -136,7 +155,9 @@ class Cluster:
 
     def _compute_entry(self, worker: int) -> PerWorker:
         check_worker(worker, self.workers, "compute")
-        return next(entry for entry in reversed(self.compute) if entry.applies_to(worker))
+        found: PerWorker | None = self._by_worker["compute"].last(worker)
+        assert found is not None  # everybody has a time
+        return found
 
     def column_of(self, worker: int) -> int:
         """Which column of a recording is this worker's: its place among those that the entry names."""
@@ -145,12 +166,13 @@ class Cluster:
 
     def speed_of(self, worker: int) -> float:
         check_worker(worker, self.workers, "speed")
-        return next((entry.factor for entry in reversed(self.speed) if entry.applies_to(worker)), 1.0)
+        found = self._by_worker["speed"].last(worker)
+        return 1.0 if found is None else found.factor
 
     def slowness_of(self, worker: int) -> tuple[tuple[int, Slowness], ...]:
         """The entries that apply to this worker, each with its number."""
         check_worker(worker, self.workers, "slow")
-        return tuple((k, entry) for k, entry in enumerate(self.slow) if entry.applies_to(worker))
+        return tuple(self._by_worker["slow"].of(worker))
 
     def draw_times(self, worker: int, sizes: Sizes, *, seed: int, dial: Dial | None = None) -> Draws:
         """How long this worker's batches take, one after another, with a core of its own and without slowness."""
@@ -171,7 +193,7 @@ class Cluster:
     def delays_of(self, worker: int) -> tuple[Distribution, ...]:
         """The extra delays of one batch on this worker, to be added up."""
         check_worker(worker, self.workers, "delay")
-        return tuple(e.distribution for e in self.delay if e.applies_to(worker))  # type: ignore[misc]  # checked
+        return tuple(entry.distribution for _, entry in self._by_worker["delay"].of(worker))
 
     def node_of(self, worker: int) -> int:
         """The machine whose cores a worker shares; without `nodes`, all are on one."""
@@ -180,7 +202,8 @@ class Cluster:
     def first_join(self, worker: int) -> float:
         """When the worker first appears: 0, unless its first event is a join."""
         check_worker(worker, self.workers, "first_join")
-        return arrival(self.events, worker)
+        first = self._first_events.get(worker)
+        return first.at if first is not None and first.kind == "join" else 0.0
 
     # -- messages -------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from typing import Any
 from offbeat.core.effects import AllReduce, Reduced
 from offbeat.core.reduction import mean_of, payload_bytes
 from offbeat.engines.sim.context import Context
-from offbeat.engines.sim.event_heap import REDUCED
+from offbeat.engines.sim.event_heap import REDUCED, SUMMED
 from offbeat.engines.sim.sim_worker import SimWorker
 
 
@@ -16,6 +16,9 @@ class Reduction:
         self._context = context
         self.waiting: dict[int, AllReduce] = {}
         self._last: tuple[Any, float] = (None, 0.0)
+        self.open: dict[int, tuple[Any, list[tuple[int, int]], int]] = {}
+        """Where members need a core for their part: the answer, who is to have it, and how many are not finished."""
+        self._opened = 0
 
     def begin(self, i: int, w: SimWorker, effect: AllReduce) -> None:
         self.waiting[i] = effect
@@ -45,9 +48,24 @@ class Reduction:
         size = payload_bytes(answer.value)
         context.bytes += passes * size * (len(alive) - 1)
         takes = passes / 2 * self._seconds(size, tuple(alive), asked[0].group)
+        lives = [(i, context.workers[i].life) for i in alive]
+        if context.cluster.cores_for == "everything" and takes > 0:
+            self._opened += 1
+            self.open[self._opened] = (answer, lives, len(alive))
+            for i in alive:
+                context.spend(i, takes, SUMMED, self._opened)
+            return
         for i in alive:
             context.workers[i].communicating += takes
-        context.events.push(context.now + takes, -1, REDUCED, (answer, [(i, context.workers[i].life) for i in alive]))
+        context.events.push(context.now + takes, -1, REDUCED, (answer, lives))
+
+    def summed(self, _: int, number: int) -> None:
+        """A member has done its part; with the last of them it is over."""
+        answer, lives, left = self.open[number]
+        self.open[number] = (answer, lives, left - 1)
+        if left == 1:
+            del self.open[number]
+            self.end(-1, (answer, lives))
 
     def _seconds(self, size: int, alive: tuple[int, ...], group: int | None) -> float:
         """What it costs; remembered, because where workers are on nodes every step is looked at."""
@@ -60,3 +78,9 @@ class Reduction:
         answer, lives = data
         for i, life in lives:
             self._context.deliver(i, life, answer)
+
+    def saved(self) -> dict[str, Any]:
+        return {"open": self.open, "opened": self._opened}
+
+    def load(self, saved: dict[str, Any]) -> None:
+        self.open, self._opened = saved["open"], saved["opened"]

@@ -30,6 +30,8 @@ class Computing:
             self.feeder = Draws(draw, seed=context.seed, stream="feeder", source=0, dial=context.dial)
         self._fed = 0.0  # ... is busy until then
         self.cores = Cores(context, self._ready) if share_cores(cluster) else None
+        if self.cores is not None and self.cores.everything:
+            context.spend = self.cores.spend
         # A single worker has one gradient in flight: a pool could only add overhead.
         self.pool = Pool(self._compute, threads if cluster.workers > 1 else 0)
 
@@ -37,7 +39,11 @@ class Computing:
 
     def begin(self, i: int, w: SimWorker, effect: Grad) -> None:
         if (self._quota is not None and w.samples >= self._quota) or i in self._context.leaving:
-            self._context.leave(i)
+            assert w.rounds is not None
+            if w.rounds.pushed is None:
+                self._context.leave(i)
+            else:  # it leaves when its last message is answered
+                self._context.advance(i, w, None)
             return
         if self.feeder is None or w.fed:
             w.fed = False

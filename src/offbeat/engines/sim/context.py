@@ -49,8 +49,16 @@ class Context:
         """Answers what a worker's rule waits for, and does what it asks for next. Set by the engine."""
         self.leave: Callable[[int], None]
         """A worker goes for good, or until it joins again. Set by the engine."""
+        self.spend: Callable[[int, float, int, Any], None] = self._on_the_way
+        """(worker, seconds, code, data): its message, or pass over memory, takes so long; then the event happens. Where
+        that needs a core, `Cores` does it."""
         self.leaving: set[int] = set()
         """Workers that have been told that they will be lost: they begin no other gradient."""
+
+    def _on_the_way(self, i: int, takes: float, code: int, data: Any) -> None:
+        """It takes its time, whoever else does what."""
+        self.workers[i].communicating += takes
+        self.events.push(self.now + takes, i, code, data)
 
     def void(self, i: int, life: int) -> bool:
         """Whether worker i was lost since: what it had under way is lost with it."""

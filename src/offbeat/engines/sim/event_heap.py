@@ -6,9 +6,9 @@ from typing import Any
 Event = tuple[float, int, int, int, Any]
 """(time, worker, sequence, code, data): the first three decide who comes first."""
 
-CODES = range(21)
+CODES = range(23)
 COMPUTED, FED, ARRIVED, SERVED, DELIVERED, REDUCED, MESSAGE, MIXED, READ, ADDED, CANCELLING, LOSE, JOIN, *_ = CODES
-*_, WOKEN, SHARED, CHANGED, ENTERED, PASSED, NOTICE, TAKEN, BACK = CODES
+*_, WOKEN, SHARED, CHANGED, ENTERED, PASSED, NOTICE, TAKEN, BACK, SUMMED, RELEASED = CODES
 """New ones come last: a checkpoint holds the numbers."""
 
 

@@ -5,11 +5,14 @@ its time v with work w is finished at v + w, whoever comes and goes meanwhile.
 """
 
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, ClassVar
 
 
 class FairShare:
     """Who is at work, and when the first of them is finished if nobody comes or goes. Keys are whole numbers."""
+
+    waiting: ClassVar[tuple[int, ...]] = ()
+    """Nobody ever does."""
 
     def __init__(self, capacity: float, limit: float) -> None:
         self._capacity, self._limit = capacity, limit
@@ -18,13 +21,18 @@ class FairShare:
         self.ends: dict[int, float] = {}  # by key: the clock's reading at which it is finished
         self._order: list[tuple[float, int]] = []  # the same, the first one first; some no longer hold
 
-    def begin(self, now: float, key: int, work: float) -> None:
+    def begin(self, now: float, key: int, work: float, process: int = 0, *, ahead: bool = False) -> None:
+        """Whose it is, and whether it is `ahead` of others, counts where there are turns: here all are at work."""
         self._run_to(now)
         self._set(key, self._clock + work)
 
-    def finish(self, now: float, key: int) -> None:
+    def finish(self, now: float, key: int) -> bool:
         """It is finished, at the moment that `first` said."""
         self._clock, self._now = self.ends.pop(key), now
+        return True
+
+    def release(self, now: float, process: int) -> None:
+        """There are no turns: nobody holds anything."""
 
     def drop(self, now: float, key: int) -> None:
         """It is given up."""
@@ -45,6 +53,9 @@ class FairShare:
             return None
         end, key = order[0]
         return self._now + max(0.0, end - self._clock) / self._rate(), key
+
+    def __contains__(self, key: int) -> bool:
+        return key in self.ends
 
     def _rate(self) -> float:
         return min(self._limit, self._capacity / len(self.ends))

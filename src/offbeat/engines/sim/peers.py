@@ -68,9 +68,7 @@ class Peers:
         """There and back over the pair's link; both states change at once when the averages are made."""
         context = self._context
         size = payload_bytes(w.state.x)
-        takes = 2 * context.cluster.peer_time(i, effect.peer, size)
-        w.communicating += takes
-        context.events.push(context.now + takes, i, MIXED, (w.life, effect.peer))
+        context.spend(i, 2 * context.cluster.peer_time(i, effect.peer, size), MIXED, (w.life, effect.peer))
 
     def mixed(self, i: int, data: tuple[int, int]) -> None:
         context, (life, j) = self._context, data

@@ -51,6 +51,7 @@ def save(context: Context, parts: Parts, started: bool, tensors: dict[str, Any])
         "link": parts.link.saved(),
         "memory": parts.memory.saved(),
         "peers": parts.peers.saved(),
+        "reduction": parts.reduction.saved(),
         "departures": parts.departures.saved(),
     }
     return context.codec.encode(tree, tensors)
@@ -68,7 +69,7 @@ def restore(
     serving, solver = context.serving, context.solver
     serving.state = solver.load_server(tree["server"], context.initial.x, context.world)
     serving.there, serving.waiting = tree["serving"]
-    for name in ("computing", "link", "memory", "peers", "departures"):
+    for name in ("computing", "link", "memory", "peers", "reduction", "departures"):
         if name in tree:  # what is younger than the checkpoint has nothing to remember
             getattr(parts, name).load(tree[name])
     pending = {}

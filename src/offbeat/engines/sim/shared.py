@@ -48,8 +48,7 @@ class SharedMemory:
     def _next_read(self, i: int, data: tuple[int, SharedRead, int, tuple[Any, ...]]) -> None:
         """Chunk k is read at the end of its share of the pass."""
         context, takes = self._context, self._context.cluster.memory / data[1].chunks
-        context.workers[i].communicating += takes
-        context.events.push(context.now + takes, i, READ, data)
+        context.spend(i, takes, READ, data)
 
     def chunk_read(self, i: int, data: tuple[int, SharedRead, int, tuple[Any, ...]]) -> None:
         context, (life, effect, version, parts) = self._context, data
@@ -78,8 +77,7 @@ class SharedMemory:
     def _next_add(self, i: int, life: int, effect: SharedAdd, k: int) -> None:
         context, takes = self._context, self._context.cluster.memory / effect.chunks
         seen = None if effect.atomic else _chunk(context.serving.state.x, k, effect.chunks)
-        context.workers[i].communicating += takes
-        context.events.push(context.now + takes, i, ADDED, (life, effect, k, seen, self.kept.get(k, 0)))
+        context.spend(i, takes, ADDED, (life, effect, k, seen, self.kept.get(k, 0)))
 
     def chunk_added(self, i: int, data: tuple[int, SharedAdd, int, Any, int]) -> None:
         context, (life, effect, k, seen, kept) = self._context, data

@@ -14,11 +14,13 @@ from typing import Any, ClassVar
 from offbeat.core.effects import (
     EVERY_REQUEST,
     AllReduce,
+    Await,
     Batch,
     Call,
     Grad,
     Lock,
     Mix,
+    Push,
     Send,
     SharedAdd,
     SharedRead,
@@ -97,7 +99,7 @@ class Sim(Readings):
             self.computing.computed,
             self.computing.batch_arrived,
             self.link.arrived,
-            self.link.done,
+            self.link.service_over,
             self.link.delivered,
             self.reduction.end,
             self.peers.arrive,
@@ -112,11 +114,15 @@ class Sim(Readings):
             self.departures.noticed,
             self.departures.taken,
             self.departures.back,
+            self.reduction.summed,
+            _never if cores is None else cores.released,
         )
         assert len(self._handlers) == len(CODES)
         self._requests: Mapping[type, Callable[[int, SimWorker, Any], None]] = {
             Grad: self.computing.begin,
             Call: self.link.call,
+            Push: self.link.push,
+            Await: self.link.wait,
             Batch: self.computing.wait_for_batch,
             AllReduce: self.reduction.begin,
             Wait: self.peers.wait,

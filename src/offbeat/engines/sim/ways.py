@@ -22,6 +22,13 @@ Through = Callable[[int, int, Letter], None]
 """Called with (worker, code, letter) when a message is where it was sent."""
 
 
+def in_turn(first: float, free: float, size: float, own: float, total: float) -> tuple[float, float]:
+    """When the link is free again after a message whose first byte comes at `first`, and when its last one is there."""
+    free = (free if free > first else first) + size / total
+    last = first + size / own
+    return free, (free if free > last else last)
+
+
 class Ways:
     """Both ways of the server's link."""
 
@@ -53,11 +60,8 @@ class Ways:
 
     def first_come(self, out: bool, now: float, size: int) -> float:
         """When a message is there that sets out now."""
-        first = now + self._latency
-        free = self.free[out] if self.free[out] > first else first
-        self.free[out] = free = free + size / self._total
-        last = first + size / self._own
-        return free if free > last else last
+        self.free[out], there = in_turn(now + self._latency, self.free[out], size, self._own, self._total)
+        return there
 
     def entered(self, i: int, data: tuple[int, int]) -> None:
         """The first byte of a message has reached the server's link."""
