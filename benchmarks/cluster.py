@@ -6,7 +6,8 @@ Everything runs on this machine, in processes with one thread each; Ray listens 
 of plain PyTorch run before and after every row, whose ratio is to the mean of the two.
 
 - small: LeNet-5 on digits, batch 64: a message has 250 kB
-- large: one layer of 24.6 million parameters, batch 8: a message has 98 MB, and the transport is nearly everything
+- large: one layer of 24.6 million parameters, batch 8: a message has 98 MB, and the transport is nearly everything; a
+  server in parts and sums among workers, too, which are made for several machines and share the cores of one here
 """
 
 import argparse
@@ -23,6 +24,10 @@ from local import BATCH, LR, Loops, model
 
 WIDTH, WIDE_BATCH = 4960, 8
 SMALL = {"offbeat asgd": 0.85, "offbeat sync": 0.80}
+PAIRS = [
+    ("offbeat asgd, two shards", "offbeat asgd, one shard"),
+    ("offbeat allreduce, gloo", "offbeat allreduce"),
+]
 AGAINST_RAY = {"small": 2.5, "large": 1.5}
 
 
@@ -36,8 +41,11 @@ def wide_data() -> tuple[torch.Tensor, torch.Tensor]:
     return torch.randn(64, WIDTH, generator=draws), torch.randint(WIDTH, (64,), generator=draws)
 
 
-def ours(task: Any, solver: str, workers: int, seconds: float, batch: int, **options: Any) -> float:
-    settings = {f"ray.{name}": value for name, value in options.items()}
+def ours(
+    task: Any, solver: str, workers: int, seconds: float, batch: int, *, gap: bool = True, **options: Any
+) -> float:
+    """`gap`: whether it is recorded, which takes a pass over the vector for each gradient; shards cannot."""
+    settings = {f"ray.{name}": value for name, value in options.items()} | {"record.gap": gap}
     run = offbeat.train(
         task,
         offbeat.solver(solver, lr=LR),
@@ -78,6 +86,12 @@ def large(workers: int, seconds: float, repeats: int) -> bool:
         "offbeat asgd, sockets, in parts": lambda: ours(
             task, "asgd", workers, seconds, WIDE_BATCH, shared_memory="off"
         ),
+        "offbeat asgd, one shard": lambda: ours(
+            task, "asgd", workers, seconds, WIDE_BATCH, gap=False, shared_memory="off"
+        ),
+        "offbeat asgd, two shards": lambda: ours(task, "asgd", workers, seconds, WIDE_BATCH, gap=False, shards=2),
+        "offbeat allreduce": lambda: ours(task, "allreduce", workers, seconds, WIDE_BATCH, shared_memory="off"),
+        "offbeat allreduce, gloo": lambda: ours(task, "allreduce", workers, seconds, WIDE_BATCH, allreduce="gloo"),
         "Ray's parameter server": lambda: ray_server.samples_per_second(
             workers, seconds, WIDE_BATCH, LR, wide, wide_data, warm_up=2
         ),
@@ -88,7 +102,7 @@ def large(workers: int, seconds: float, repeats: int) -> bool:
             found[name].append(measure())
             say(f"{name}: {found[name][-1]:.1f} samples/s")
     print(f"24.6 million parameters, batch {WIDE_BATCH}, {workers} workers; {repeats} repeats")
-    return _beside_ray("large", found)
+    return _beside_ray("large", found) | _beside_each_other(found)
 
 
 def _beside_ray(size: str, found: dict[str, list[float]]) -> bool:
@@ -97,6 +111,12 @@ def _beside_ray(size: str, found: dict[str, list[float]]) -> bool:
     against = {f"{n} / Ray's server": [a / b for a, b in zip(found[n], ray, strict=True)] for n in ours}
     values = {f"{n} / Ray's server": found[n] for n in ours}
     return table(values, against, {"offbeat asgd / Ray's server": AGAINST_RAY[size]})
+
+
+def _beside_each_other(found: dict[str, list[float]]) -> bool:
+    """What one way of doing it brings against the other, in the same repeat."""
+    against = {f"{a} / {b}": [x / y for x, y in zip(found[a], found[b], strict=True)] for a, b in PAIRS}
+    return table({f"{a} / {b}": found[a] for a, b in PAIRS}, against, {})
 
 
 if __name__ == "__main__":

@@ -96,6 +96,24 @@ def test_what_ray_cannot_give_is_said(words, why, tmp_path):
     assert "Traceback" not in err
 
 
+@pytest.mark.slow
+@pytest.mark.processes
+def test_a_script_that_has_imported_ray_before_starts_one_on_the_loopback_too():
+    """Ray had read other variables then than its processes would."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
+    words = [sys.executable, Path(__file__).with_name("imports_ray_first.py")]
+    done = subprocess.run(words, env=env, capture_output=True, text=True, check=False, timeout=240)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["127.0.0.1"]
+
+
+def test_if_ray_cannot_be_told_any_more_that_is_said_at_once(monkeypatch):
+    monkeypatch.setattr("ray._private.authentication.authentication_utils.is_token_auth_enabled", lambda: False)
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    with pytest.raises(ConfigError, match="Ray was imported before it was told how to authenticate: set RAY_AUTH_MODE"):
+        Connection(None, 1)
+
+
 def test_an_address_where_nobody_answers_is_one_line():
     with pytest.raises(ConfigError, match=r"no Ray answers at 127.0.0.1:1 within"):
         Connection("127.0.0.1:1", 2)

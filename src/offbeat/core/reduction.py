@@ -1,6 +1,7 @@
 """Means in worker order: the one place where gradients are summed, so that every engine gives the same bits."""
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 from offbeat.core.effects import Gradient, View
@@ -10,20 +11,14 @@ def weighted_mean(values: Sequence[Any], weights: Sequence[float]) -> Any:
     """sum_i n_i g_i / sum_i n_i, in the order given. Equal weights: sum_i g_i / W, so that no rounding is added."""
     if len(values) == 1:
         return values[0]
-    if all(n == weights[0] for n in weights):
-        return _total(values) / len(values)
-    return _total(value * n for value, n in zip(values, weights, strict=True)) / sum(weights)
+    return total(terms(values, weights, weights)) / divisor(weights)
 
 
 def hierarchical_mean(values: Sequence[Any], weights: Sequence[float], group: int) -> Any:
     """Sums within groups of `group`, then over the groups: a ragged last group has the weight of its members only."""
-    equal = all(n == weights[0] for n in weights)
-    sums = []
-    for start in range(0, len(values), group):
-        members = slice(start, start + group)
-        pairs = zip(values[members], weights[members], strict=True)
-        sums.append(_total(value if equal else value * n for value, n in pairs))
-    return _total(sums) / (len(values) if equal else sum(weights))
+    left = iter(terms(values, weights, weights))
+    groups = [min(group, len(values) - start) for start in range(0, len(values), group)]
+    return total(total(islice(left, size)) for size in groups) / divisor(weights)
 
 
 def mean_of(values: Sequence[Any], weights: Sequence[float], group: int | None = None) -> Any:
@@ -33,12 +28,29 @@ def mean_of(values: Sequence[Any], weights: Sequence[float], group: int | None =
     return weighted_mean(values, weights) if group is None else hierarchical_mean(values, weights, group)
 
 
-def _total(terms: Iterable[Any]) -> Any:
+def terms(values: Sequence[Any], weights: Sequence[float], all_weights: Sequence[float]) -> Iterable[Any]:
+    """What values add to a sum, some of many: as they are, if the weights of all are equal."""
+    if _equal(all_weights):
+        return values
+    return (value * n for value, n in zip(values, weights, strict=True))
+
+
+def divisor(weights: Sequence[float]) -> float:
+    """What makes a mean of the sum of all terms."""
+    return len(weights) if _equal(weights) else sum(weights)
+
+
+def _equal(weights: Sequence[float]) -> bool:
+    return all(n == weights[0] for n in weights)
+
+
+def total(terms: Iterable[Any]) -> Any:
+    """Their sum, one after another in the order given."""
     terms = iter(terms)
-    total = next(terms)
-    for term in terms:
-        total = total + term
-    return total
+    found = next(terms)
+    for another in terms:
+        found = found + another
+    return found
 
 
 def payload_bytes(payload: Any) -> int:

@@ -5,6 +5,7 @@ import importlib.util
 import os
 import signal
 import socket
+import sys
 import threading
 from typing import Any
 
@@ -76,13 +77,36 @@ def require_ray() -> None:
 
 
 def _import(address: str | None) -> Any:
-    """Ray, with authentication: its libraries read these variables when they are imported, and never again."""
+    """Ray, with authentication: its libraries read these variables when they are imported."""
+    imported = "ray" in sys.modules
     os.environ.setdefault("RAY_AUTH_MODE", "token")
     if address is None:
         os.environ.setdefault(_LOOPBACK, "0")
     import ray
 
+    if imported and not ray.is_initialized():
+        _read_again()
     return ray
+
+
+def _read_again() -> None:
+    """Somebody has imported Ray before: it has read other values, and its own processes would read these. Then they
+    would wait for each other until Ray gives up."""
+    try:
+        from ray._private import ray_constants
+        from ray._private.authentication.authentication_utils import is_token_auth_enabled
+        from ray._raylet import Config  # type: ignore[attr-defined]
+
+        Config.initialize("")
+        ray_constants.ENABLE_RAY_CLUSTER = ray_constants.env_bool(_LOOPBACK, True)
+        agreed = is_token_auth_enabled() == (os.environ["RAY_AUTH_MODE"].lower() == "token")
+    except (ImportError, AttributeError):  # another version of Ray
+        agreed = False
+    if not agreed:
+        raise ConfigError(
+            "Ray was imported before it was told how to authenticate: set RAY_AUTH_MODE=token and "
+            f"{_LOOPBACK}=0 in the environment, or import it after the first run"
+        )
 
 
 def _reach(address: str) -> None:

@@ -51,6 +51,7 @@ class ServerOrder(NamedTuple):
     buffers: dict[int, Any]
     control_is_near: bool  # it shares the server's memory
     shards: int = 0
+    among_workers: bool = False  # they sum among themselves
 
 
 class WorkerOrder(NamedTuple):
@@ -65,6 +66,7 @@ class WorkerOrder(NamedTuple):
     address: Address
     server: Any  # the server's host, for messages through Ray's own calls
     shards: list["ShardAddress"] = []  # noqa: RUF012 - never changed
+    among_workers: bool = False
 
 
 class ShardAddress(NamedTuple):
@@ -179,7 +181,8 @@ class Host:
         if order.shards:
             like = dense(site.initial.x)
             shards = ShardLines(socket, order.secret, order.life, like, order.shards, site.codec)
-        hub = RayHub(site, board, socket, order.secret, order.life, self._over, memory, order.control_is_near, shards)
+        near, among_workers = order.control_is_near, order.among_workers
+        hub = RayHub(site, board, socket, order.secret, order.life, self._over, memory, near, shards, among_workers)
         try:
             lodge = hub.gather_shards()
             ServerLoop(site, hub, order.saved, order.life, order.totals, lodge).run()
@@ -206,7 +209,8 @@ class Host:
         memory = order.address.open_memory(node_address())
         socket = self._connect(order, near=memory is not None)
         parts = self._lines_to(order) if order.shards else None
-        port = RayPort(site, board, order.rank, socket, letters, self._over, memory, parts)
+        where = (node_address(), order.among_workers)
+        port = RayPort(site, board, order.rank, socket, letters, self._over, memory, parts, *where)
         error = 0.0
         try:
             error = port.greet(order.how)
@@ -217,6 +221,7 @@ class Host:
         except Exception as e:
             port.send(Failed(told(e)))
         finally:
+            port.close()
             socket.close()
             if parts is not None:
                 parts.close()

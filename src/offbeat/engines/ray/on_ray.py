@@ -3,7 +3,9 @@
 from dataclasses import replace
 from typing import ClassVar
 
-from offbeat.core.effects import EVERY_REQUEST
+import torch.distributed
+
+from offbeat.core.effects import EVERY_REQUEST, AllReduce
 from offbeat.core.errors import ConfigError
 from offbeat.core.feed import Feed
 from offbeat.core.solver import Solver
@@ -18,6 +20,8 @@ from offbeat.engines.real.control import RealEngine
 from offbeat.engines.real.in_place import needs_one_machine
 from offbeat.engines.real.site import Maker, Options, Setup, Site, check_cluster
 from offbeat.engines.running.fit import uncuttable
+
+NO_GAP = "the gap (record.gap) was not recorded: with ray.shards, every gradient would wait for a norm"
 
 
 class OnRay(RealEngine):
@@ -51,23 +55,48 @@ class OnRay(RealEngine):
         crew: Crew | None = None,
     ) -> None:
         options, ray = options or Options(), ray or RayOptions()
-        if (reason := why_not_in_parts(ray, solver, task)) is not None:
-            raise ConfigError(f"{type(solver).__name__} cannot run with ray.shards={ray.shards}: {reason}")
+        if (reason := why_not_so(ray, solver, task)) is not None:
+            raise ConfigError(f"{type(solver).__name__} cannot run {reason}")
         if ray.shared_memory == "off" and needs_one_machine(solver):
             raise ConfigError(
                 f"{type(solver).__name__} needs memory that all workers share: leave ray.shared_memory out"
             )
-        if ray.shards > 1:
-            options = replace(options, gap=False)  # every gradient would wait for a norm that all shards have part in
+        gap, options = options.gap, replace(options, gap=options.gap and ray.shards == 1)
         super().__init__(task, solver, cluster, feed, seed=seed, threads=threads, options=options)
+        if gap and not options.gap:
+            self.incidents.append(NO_GAP)
         check_cluster(cluster, self.name)
         board = RemoteBoard(cluster.workers, dense(self.initial.x))
         setup = Setup(solver, cluster, feed, seed, options, task, maker)
         site = Site(setup, task, self.initial, board)
         sent = replace(setup, task=None) if maker else setup
-        self._on_ray = RayProcesses(sent, site, board, ray, crew)
-        self.processes = self._on_ray
-        self._on_ray.noticed = self.incidents
+        self.processes = RayProcesses(sent, site, board, ray, crew, lambda what: self.incidents.append(what))
+
+
+def why_not_so(ray: RayOptions, solver: Solver, task: Task) -> str | None:
+    """What of these options does not go with this solver and task, and why; None where all does."""
+    if (reason := why_not_in_parts(ray, solver, task)) is not None:
+        return f"with ray.shards={ray.shards}: {reason}"
+    if (reason := why_not_among_workers(ray, solver, task)) is not None:
+        return f"with ray.allreduce={ray.allreduce}: {reason}"
+    return None
+
+
+def why_not_among_workers(ray: RayOptions, solver: Solver, task: Task) -> str | None:
+    """Why the workers of this run cannot sum among themselves; None where they can, or the server does."""
+    if ray.allreduce == "server":
+        return None
+    if AllReduce not in solver.asks:
+        return "it has no effect, as there is no all-reduce in it: leave it out"
+    if ray.transport == "actor":
+        return "gloo opens ports of its own, and with ray.transport=actor there are only those of Ray"
+    if ray.encryption == "on":
+        return "gloo does not encrypt, and ray.encryption=on asks for it"
+    if getattr(task, "row_sparse", False):
+        return f"the gradients of task {task.name!r} are rows of a table"
+    if not (torch.distributed.is_available() and torch.distributed.is_gloo_available()):
+        return "this torch was built without it"
+    return None
 
 
 def why_not_in_parts(ray: RayOptions, solver: Solver, task: Task) -> str | None:

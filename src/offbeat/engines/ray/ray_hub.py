@@ -3,39 +3,34 @@
 import os
 import signal
 import time
-from collections import deque
 from collections.abc import Callable
-from math import inf
 from threading import Event
 from typing import Any
 
 from offbeat.core.effects import SharedAdd
 from offbeat.core.reduction import mean_of, payload_bytes
-from offbeat.core.solver import Shown
 from offbeat.core.sparse import dense
 from offbeat.engines.ray import ray_messages as r
+from offbeat.engines.ray.circles_at_server import CirclesAtServer
 from offbeat.engines.ray.common_memory import CommonMemory
-from offbeat.engines.ray.frames import Frames, WrongMessageError
-from offbeat.engines.ray.host_clock import kernel_id
+from offbeat.engines.ray.frames import Frames
 from offbeat.engines.ray.outbox import Outbox
-from offbeat.engines.ray.remote_board import RemoteBoard, buffers_of, row_of, set_row
-from offbeat.engines.ray.shard_frames import PartsAtServer
+from offbeat.engines.ray.remote_board import RemoteBoard
+from offbeat.engines.ray.server_inbox import ServerInbox
 from offbeat.engines.ray.shard_lines import ShardLines
 from offbeat.engines.ray.sockets import ServerSocket
-from offbeat.engines.ray.vetting import vet
-from offbeat.engines.ray.worker_lines import WorkerLine, WorkerLines
+from offbeat.engines.ray.sum_messages import SumEnded
+from offbeat.engines.ray.worker_lines import WorkerLines
 from offbeat.engines.real import messages as m
 from offbeat.engines.real.gathering import Meeting
 from offbeat.engines.real.in_place import needs_one_machine
-from offbeat.engines.real.mail import Mail
 from offbeat.engines.real.memory_slots import bytes_of
 from offbeat.engines.real.row_logs import read_rows
 from offbeat.engines.real.site import Site
-from offbeat.engines.real.transport import Came, Closed, Heard, Ordered, RunError, Said, WentAway
+from offbeat.engines.real.transport import Heard, Ordered, RunError, WentAway
 
-_LAST_WORDS = 0.5  # seconds in which what a worker said before its end may still arrive
-_LOOK = 0.01  # seconds between two looks at what workers of this machine have begun
-_LONG = 0.5  # seconds between two looks at whether the control is still there
+_GRACE = 10.0  # seconds in which everybody says that it has given up a sum
+_LONG = 0.5  # seconds between two looks at whether workers stand
 
 
 class RayHub:
@@ -52,29 +47,30 @@ class RayHub:
         memory: CommonMemory | None = None,
         control_is_near: bool = False,
         shards: ShardLines | None = None,
+        among_workers: bool = False,
     ) -> None:
         """`memory` is shared with workers on this machine and, if it is near, with the control. `shards`, if there are
-        any, have the server's vectors."""
+        any, have the server's vectors. `among_workers`: they sum among themselves."""
         self._site, self._board, self._socket, self._over, self._memory = site, board, socket, over, memory
         self._x0 = dense(site.initial.x)
-        self._mail = Mail(site.codec, Frames())
+        self._mail = site.mail(Frames())
         self._lines = WorkerLines(secret, site.cluster.workers, site.initial.x, self._mail)
         log = memory.log if memory is not None and control_is_near else None
         self._outbox = Outbox(socket, secret, life, board, self._lines, self._mail, log)
-        self._later: deque[Heard] = deque()
-        self._orders: deque[m.FromControl] = deque()
-        self._announcements: list[tuple[list[Any], int]] = []
-        self._ended: deque[tuple[float, int, int]] = deque()  # processes that are gone: when, who, which life
         self._shown: tuple[Any, ...] = ()
-        self._next_look = 0.0
-        self.refused = 0
         self._shards = shards
+        self._sums: CirclesAtServer | None = None
+        if among_workers:
+            grace = min(_GRACE, site.options.patience_seconds)
+            self._sums = CirclesAtServer(self._place, self.send, self._give_up, grace)
+        ends = (self._lines, self._outbox, self._mail, over, self.end)
+        self._inbox = ServerInbox(site, board, socket, *ends, memory, shards, self._sums)
 
     def gather_shards(self) -> Callable[[Any], Any]:
         """Waits for them, if there are to be any; says what stands for a vector of the server's."""
         if self._shards is None:
             return lambda x: x
-        self._shards.take = self._take
+        self._shards.take = self._inbox.take
         self._lines.x0 = self._shards.assemble(self._x0)
         for line in self._lines.by_rank.values():  # who came before them
             line.known = {"x0": self._lines.x0}
@@ -84,194 +80,44 @@ class RayHub:
 
     def next(self, timeout_seconds: float) -> Heard | None:
         self._show_changes()
-        self._look_round()
+        if self._sums is not None:
+            self._sums.look()
+        inbox = self._inbox
+        inbox.look_round()
         self._flush()
-        if self._orders:
-            return Ordered(self._orders.popleft())
+        if inbox.orders:
+            return Ordered(inbox.orders.popleft())
         deadline = time.monotonic() + timeout_seconds
-        while not self._later:
+        while not inbox.later:
             left = deadline - time.monotonic()
-            if not self._take(max(0.0, left)) and left <= 0:
-                return Ordered(self._orders.popleft()) if self._orders else None
-            if self._orders:
-                return Ordered(self._orders.popleft())
-        return self._later.popleft()
+            if not inbox.take(max(0.0, left)) and left <= 0:
+                return Ordered(inbox.orders.popleft()) if inbox.orders else None
+            if inbox.orders:
+                return Ordered(inbox.orders.popleft())
+        return inbox.later.popleft()
 
     def next_order(self) -> m.FromControl:
         self._show_changes()
         self._flush()
-        while not self._orders:
-            self._take(_LONG)
-        return self._orders.popleft()
-
-    def _take(self, timeout_seconds: float) -> bool:
-        """Takes one message, if there is one in time; what it means for the server is put where it will be found."""
-        if self._over.is_set():
-            raise Closed
-        while self._ended and time.monotonic() >= self._ended[0][0]:
-            _, rank, life = self._ended.popleft()
-            line = self._lines.by_rank.get(rank)
-            if line is not None and line.life == life:
-                if line.near:
-                    self._look_at(line)
-                self._later.append(WentAway(rank))
-        found = self._socket.receive(min(timeout_seconds, _LONG))
-        if found is None:
-            return False
-        identity, frames = found
-        if identity == self._outbox.control_identity:
-            self._obey(frames)
-            return True
-        try:
-            if self._shards is not None and identity in self._shards:
-                for call in self._shards.hear(identity, frames):
-                    self._heed(*call)
-                return True
-            line = self._lines.of(identity, frames)
-        except WrongMessageError as e:
-            self._refuse(str(e))
-        else:
-            self._hear(line, frames)
-        return True
-
-    def _obey(self, frames: list[Any]) -> None:
-        try:
-            opened = self._outbox.control.open(frames)
-        except WrongMessageError as e:
-            self._refuse(f"the control's message was refused: {e}")
-            return
-        if opened is None:
-            return
-        match order := opened[1]:
-            case r.Kept(number):
-                self._outbox.keep(number)
-            case r.WorkerEnded(rank, life, how):
-                if self._lines.is_new(rank, life):  # it ended before it could greet us
-                    self._lines.open(rank, life).came = True
-                    self._later.append(Came(rank, how))
-                self._ended.append((time.monotonic() + _LAST_WORDS, rank, life))
-            case _:
-                self._orders.append(order)
-
-    def _hear(self, line: WorkerLine, frames: list[Any]) -> None:
-        try:
-            opened = line.letters.open(frames)
-            if opened is None:
-                return  # a part
-            envelope, message, tensors = opened
-            if line.near:
-                self._look_at(line)
-            elif envelope.row is not None and line.came:
-                self._set_row(line.rank, envelope.row)
-        except WrongMessageError as e:
-            self._refuse_of(line, e)
-        else:
-            if self._shards is None or self._shards.complete(line, message, tensors):
-                self._heed(line, message, tensors)
-
-    def _heed(self, line: WorkerLine, message: Any, tensors: list[Any]) -> None:
-        try:
-            self._understand(line, message, tensors)
-        except WrongMessageError as e:
-            self._refuse_of(line, e)
-
-    def _refuse_of(self, line: WorkerLine, why: WrongMessageError) -> None:
-        self._refuse(f"a message of worker {line.rank} was refused: {why}")
-        self.end(line.rank)
+        return self._inbox.next_order()
 
     def _flush(self) -> None:
         if self._shards is not None:
             self._shards.flush()
 
-    def _set_row(self, rank: int, row: r.Row) -> None:
-        set_row(self._board, rank, row)
-        self._outbox.new_rows.add(rank)
-
-    def _look_at(self, line: WorkerLine) -> None:
-        """At the numbers of a worker on this machine, which writes them where we see them."""
-        assert self._memory is not None
-        row = self._memory.row(line.rank)
-        if row != line.row:
-            line.row = row
-            self._set_row(line.rank, row)
-
-    def _look_round(self) -> None:
-        """At all of them, now and then: who begins a gradient does not say so."""
-        if time.monotonic() >= self._next_look:
-            self._next_look = time.monotonic() + _LOOK
-            for line in self._lines.by_rank.values():
-                if line.near:
-                    self._look_at(line)
-
-    def _understand(self, line: WorkerLine, message: Any, tensors: list[Any]) -> None:
-        match message:
-            case r.Hello(how, near):
-                self._welcome(line, how, near)
-            case r.Ping():
-                self._outbox.post(line, r.Pong(time.monotonic_ns()))
-            case r.Began() | r.Looked():
-                pass
-            case r.Announced(rows, steps, number):
-                line.announced = number
-                self._announcements.append(([tuple(row) for row in rows], steps))
-            case r.Standing(shown):
-                line.standing = True
-                self._publish(line.rank, shown, tensors)
-            case r.Leaving(shown):
-                self._publish(line.rank, shown, tensors)
-            case m.Called():
-                message.payload = line.mail.unpack_pair(message.payload, tensors, line.known)
-                self._vet(message.payload)
-                self._later.append(Said(line.rank, message))
-            case m.Reducing():
-                message.given = line.mail.unpack_pair(message.given, tensors, {})
-                self._vet(message.given)
-                self._later.append(Said(line.rank, message))
-            case m.Post():
-                message.letter = (*message.letter, tensors)
-                self._later.append(Said(line.rank, message))
-            case _:
-                self._later.append(Said(line.rank, message))
-
-    def _vet(self, payload: Any) -> None:
-        vet(payload, self._x0, finite=bool(self._board.loss_limit[0] < inf))
-
-    def _welcome(self, line: WorkerLine, how: str, near: bool) -> None:
-        """A greeting is answered as often as it comes; the worker has come once."""
-        frames: list[Any] = []
-        buffers = buffers_of(self._board, line.rank)
-        packed = None if buffers is None else self._mail.pack(buffers, frames, {})
-        row = row_of(self._board, line.rank)
-        if not line.came:
-            if near and self._memory is not None:
-                self._memory.set_row(line.rank, row)  # what an earlier life left there is not true any more
-                line.near, line.row = True, row
-                line.mail = Mail(self._site.codec, self._memory.frames(line.rank, at_server=True))
-            if self._shards is not None:
-                line.mail = Mail(self._site.codec, PartsAtServer(self._shards, line, self._x0))
-            line.came = True
-            self._later.append(Came(line.rank, how))
-        self._outbox.post(line, r.Welcome(row, packed, kernel_id()), frames)
-
-    def _publish(self, rank: int, packed: Any, tensors: list[Any]) -> None:
-        if packed is not None:
-            x, weight, buffers = self._mail.unpack_pair(packed, tensors, {})
-            self._board.publish(rank, None if x is None else Shown(x, weight), buffers)
-
-    def _refuse(self, what: str) -> None:
-        self.refused += 1
-        if self.refused <= 20:  # named; the rest is counted
-            self._outbox.say(r.Noticed(what))
-
     def other(self, worker: int, message: Any) -> None:
+        if isinstance(message, SumEnded) and self._sums is not None:
+            self._sums.summed(worker, message)
+            return
         raise TypeError(f"the server was sent {message!r} by worker {worker}")
 
     def unread(self, worker: int) -> list[m.FromWorker]:
-        while self._take(0.0):
-            pass
-        mine = [h for h in self._later if isinstance(h, Said) and h.worker == worker]
-        self._later = deque(h for h in self._later if h not in mine)
-        return [said.message for said in mine]
+        return self._inbox.unread(worker)
+
+    @property
+    def refused(self) -> int:
+        """How many messages were."""
+        return self._inbox.refused
 
     # -- saying -------------------------------------------------------------------------------------------------
 
@@ -311,7 +157,10 @@ class RayHub:
                     self._outbox.post(line, r.Looked())
 
     def sum_up(self, meeting: Meeting, done: Callable[[Meeting, Any, int], None]) -> None:
-        """The server sums, in worker order."""
+        """The server sums, in worker order, unless workers do."""
+        if self._sums is not None:
+            self._sums.begin(meeting, done)
+            return
         mean = mean_of([a.given for _, a in meeting.given], meeting.weights, meeting.group)
         done(meeting, mean, payload_bytes(mean))
 
@@ -324,9 +173,9 @@ class RayHub:
         self._outbox.record(transaction)
 
     def announced(self) -> tuple[list[Any], int]:
-        rows = [row for more, _ in self._announcements for row in more]
-        steps = sum(count for _, count in self._announcements)
-        self._announcements = []
+        found, self._inbox.announcements = self._inbox.announcements, []
+        rows = [row for more, _ in found for row in more]
+        steps = sum(count for _, count in found)
         if self._memory is not None and needs_one_machine(self._site.solver):
             more, count = read_rows(self._memory.logs)
             rows, steps = rows + more, steps + count
@@ -340,7 +189,19 @@ class RayHub:
         if self._memory is not None:
             self._memory.vectors.placed[worker] = 0
         self._lines.close(worker)
-        self._later = deque(h for h in self._later if isinstance(h, Ordered) or h.worker != worker)
+        self._inbox.forget(worker)
+        if self._sums is not None:
+            self._sums.lost(worker)
+
+    def _place(self, worker: int) -> tuple[int, str] | None:
+        """Its life and its machine, if it is there."""
+        line = self._lines.by_rank.get(worker)
+        return None if line is None else (line.life, line.machine)
+
+    def _give_up(self, worker: int, seconds: float) -> None:
+        """A worker that is silent in the middle of a sum."""
+        self.tell(m.Hung(worker, seconds))
+        self.end(worker)
 
     def pause(self) -> None:
         """Returns when all stand still. They finish the gradients that they are computing."""
@@ -349,8 +210,8 @@ class RayHub:
             line.standing = False
             self._outbox.post(line, r.Stand())
         while any(not line.standing for line in self._lines.there()):
-            self._take(_LONG)
-            for heard in self._later:
+            self._inbox.take(_LONG)
+            for heard in self._inbox.later:
                 if isinstance(heard, WentAway):
                     self._lines.by_rank[heard.worker].standing = True  # for good
             if time.monotonic() > deadline:
@@ -364,7 +225,7 @@ class RayHub:
         """It may be where nobody reaches it: so it is gone for us at once."""
         line = self._lines.by_rank[worker]
         self._outbox.say(r.EndWorker(worker, line.life))
-        self._later.append(WentAway(worker))
+        self._inbox.later.append(WentAway(worker))
 
     def die(self) -> None:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -4,6 +4,7 @@ from typing import Any
 
 from msgspec import Raw, Struct
 
+from offbeat.engines.ray.sum_messages import SumsToServer, SumsToWorker
 from offbeat.engines.real.messages import FromControl, FromWorker, ToControl, ToWorker, Transaction
 
 CONTROL = -1  # the sender's number in the control's messages
@@ -51,6 +52,7 @@ class Hello(Struct, tag=True):
 
     how: str
     near: bool = False  # it shares memory with the server
+    machine: str = ""  # its address
 
 
 class Ping(Struct, tag=True):
@@ -81,7 +83,7 @@ class Leaving(Struct, tag=True):
     shown: Any
 
 
-HeardByServer = FromWorker | Hello | Ping | Began | Announced | Standing | Leaving
+HeardByServer = FromWorker | SumsToServer | Hello | Ping | Began | Announced | Standing | Leaving
 
 # -- the server to a worker -------------------------------------------------------------------------------------------
 
@@ -112,7 +114,7 @@ class Looked(Struct, tag=True):
     """Nothing but the numbers that ride on it."""
 
 
-HeardByWorker = ToWorker | Welcome | Pong | Stand | Resume | Looked
+HeardByWorker = ToWorker | SumsToWorker | Welcome | Pong | Stand | Resume | Looked
 
 # -- the control and the server ---------------------------------------------------------------------------------------
 

@@ -14,6 +14,8 @@ class RayOptions:
         transport: "zmq" sends vectors over sockets of our own; "actor" through Ray's calls, if only its ports are open.
         encryption: "on", "off", or "auto": when messages cross hosts. Every message is authenticated in any case.
         shared_memory: "auto": vectors of workers on the server's machine go through memory; "off": nobody's do.
+        allreduce: who sums where workers meet in an all-reduce: "server", or "gloo": the workers among themselves, over
+            connections of torch.distributed, which are neither encrypted nor authenticated.
         shards: in how many parts the server's vectors lie, each in a process of its own; 1: they are in one place.
         cpus, gpus: what Ray sets aside for each worker.
         server_cpus: and for the server, and for each of its shards.
@@ -25,6 +27,7 @@ class RayOptions:
     transport: Literal["zmq", "actor"] = "zmq"
     encryption: Literal["auto", "on", "off"] = "auto"
     shared_memory: Literal["auto", "off"] = "auto"
+    allreduce: Literal["server", "gloo"] = "server"
     shards: int = 1
     cpus: float = 1.0
     gpus: float = 0.0

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from threading import Event
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from offbeat.core.effects import AllReduce, Send
 from offbeat.core.reduction import payload_bytes
@@ -19,13 +19,17 @@ from offbeat.engines.ray.host_clock import Alignment, kernel_id
 from offbeat.engines.ray.remote_board import RemoteBoard, row_of, set_row
 from offbeat.engines.ray.shard_frames import PartsAtWorker
 from offbeat.engines.ray.sockets import PeerSocket
+from offbeat.engines.ray.sum_messages import Disband, SumUp, Told
 from offbeat.engines.ray.wire import Letters
 from offbeat.engines.real import messages as m
 from offbeat.engines.real.in_place import InPlace, needs_one_machine
-from offbeat.engines.real.mail import Known, Mail
+from offbeat.engines.real.mail import Known
 from offbeat.engines.real.row_logs import write_rows
 from offbeat.engines.real.site import Site
 from offbeat.engines.real.transport import Closed, RunError
+
+if TYPE_CHECKING:
+    from offbeat.engines.ray.circles_at_worker import CirclesAtWorker
 
 _LOOK = 0.1  # seconds between two looks at whether it is over
 _AGAIN = 0.5  # seconds until an unanswered greeting is repeated
@@ -45,15 +49,19 @@ class RayPort:
         over: Event,
         memory: CommonMemory | None = None,
         parts: PartsAtWorker | None = None,
+        machine: str = "",
+        among_workers: bool = False,
     ) -> None:
-        """`memory`: what we share with the server, if it is on this machine; `parts`: the way of vectors to shards."""
+        """`memory`: what we share with the server, if it is on this machine; `parts`: the way of vectors to shards;
+        `machine`: our address; `among_workers`: they sum among themselves."""
         self._site, self._board, self._rank = site, board, rank
         self._socket, self._letters, self._over = socket, letters, over
-        self._memory = memory
-        self._mail = Mail(site.codec, Frames())
-        self._near = self._mail if memory is None else Mail(site.codec, memory.frames(rank, at_server=False))
+        self._memory, self._machine = memory, machine
+        self._sums = self._among_workers() if among_workers else None
+        self._mail = site.mail(Frames())
+        self._near = self._mail if memory is None else site.mail(memory.frames(rank, at_server=False))
         if parts is not None:
-            self._near = Mail(site.codec, parts)
+            self._near = site.mail(parts)
         self._known: Known = {"x0": site.initial.x}
         self._inbox: deque[tuple[Any, list[Any]]] = deque()
         self._alignment = Alignment()
@@ -67,7 +75,7 @@ class RayPort:
     def greet(self, how: str) -> float:
         """Opens the line and takes over what the run knows of this worker; how exactly its clock is known (seconds)."""
         while True:
-            self._socket.send(self._letters.seal(r.Hello(how, self._memory is not None)))
+            self._socket.send(self._letters.seal(r.Hello(how, self._memory is not None, self._machine)))
             if (found := self._next(_AGAIN, r.Welcome)) is not None:
                 break
         welcome, frames = found
@@ -90,6 +98,10 @@ class RayPort:
         """At the end: our numbers, and what was announced and may not have been written down."""
         return row_of(self._board, self._rank), list(self._unconfirmed)
 
+    def close(self) -> None:
+        if self._sums is not None:
+            self._sums.close()
+
     # -- the server ---------------------------------------------------------------------------------------------
 
     def call(self, payload: Any, works: list[int]) -> float:
@@ -110,6 +122,9 @@ class RayPort:
         while True:
             if self._inbox:
                 message, frames = self._inbox.popleft()
+                if type(message) is SumUp:
+                    self._sum(message)
+                    continue
                 return self._unpacked(message, frames)
             left = _LOOK if deadline is None else deadline - time.monotonic()
             if not self._take(max(0.0, min(left, _LOOK))) and deadline is not None and time.monotonic() >= deadline:
@@ -136,13 +151,33 @@ class RayPort:
     # -- others -------------------------------------------------------------------------------------------------
 
     def reduce(self, effect: AllReduce) -> None:
+        if self._sums is not None:
+            self._say(self._sums.give(effect))
+            return
         frames: list[Any] = []
         size = len(effect.value) if effect.weight and hasattr(effect.value, "__len__") else 0
         given = self._near.pack(effect.value if effect.weight else None, frames, {})
         self._say(m.Reducing(effect.weight, effect.members, effect.group, size, given), frames)
 
+    def _among_workers(self) -> "CirclesAtWorker":
+        from offbeat.engines.ray.circles_at_worker import CirclesAtWorker  # not every torch has what it needs
+
+        patience = self._site.options.patience_seconds
+        return CirclesAtWorker(self._rank, self._machine, patience, self._say, lambda: self._take(0.0))
+
+    def _sum(self, asked: SumUp) -> None:
+        assert self._sums is not None
+        at = (self._sums.asked, self._rank, self._letters.life)
+        if self._site.fault("kill sum", *at):
+            self.die()
+        if self._site.fault("hang sum", *at):
+            self.hang()
+        begun = self._site.clock.now()
+        self._sums.sum(asked)
+        self._board.communicating[self._rank] += self._site.clock.now() - begun
+
     def mean(self, met: m.Met) -> Any:
-        return met.mean
+        return met.mean if self._sums is None else self._sums.mean
 
     def post(self, effect: Send, hear: Callable[[float | None], bool]) -> tuple[int, ...]:
         frames: list[Any] = []
@@ -207,9 +242,17 @@ class RayPort:
             return False
         if type(found[0]) is r.Stand:
             self._stand()
-        elif type(found[0]) not in self._passing:
-            self._inbox.append(found)
+        else:
+            self._keep(found)
         return True
+
+    def _keep(self, found: tuple[Any, list[Any]]) -> None:
+        """For later, unless it has done its work or cannot wait."""
+        message = found[0]
+        if self._sums is not None and isinstance(message, Told | Disband):
+            self._sums.hear(message)
+        elif type(message) not in self._passing:
+            self._inbox.append(found)
 
     def _stand(self) -> None:
         """Until it is told to go on. What comes meanwhile is for later."""
@@ -222,8 +265,8 @@ class RayPort:
                 return
             if found is not None and type(found[0]) is r.Stand:  # it was told to go on, and that was lost with a server
                 self._show(r.Standing)
-            elif found is not None and type(found[0]) not in self._passing:
-                self._inbox.append(found)
+            elif found is not None:
+                self._keep(found)
 
     def _read(self, timeout_seconds: float) -> tuple[Any, list[Any]] | None:
         frames = self._socket.receive(timeout_seconds)

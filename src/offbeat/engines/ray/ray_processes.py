@@ -6,7 +6,7 @@ import secrets
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from offbeat.core.errors import ConfigError
@@ -14,26 +14,23 @@ from offbeat.core.solver import Solver
 from offbeat.engines.ray import ray_messages as r
 from offbeat.engines.ray.actor_transport import ActorControl
 from offbeat.engines.ray.common_memory import CommonMemory
-from offbeat.engines.ray.connection import is_there
 from offbeat.engines.ray.crew import SERVER, Crew
-from offbeat.engines.ray.host import About, Parting, ServerOrder, ShardAddress, ShardOrder, WorkerOrder, node_address
-from offbeat.engines.ray.last_words import end_of, how_it_ended
+from offbeat.engines.ray.host import Parting, ServerOrder, ShardAddress, ShardOrder, WorkerOrder, node_address
 from offbeat.engines.ray.ray_line import RayLine
 from offbeat.engines.ray.ray_options import RayOptions
 from offbeat.engines.ray.remote_board import RemoteBoard, buffers_of, row_of
 from offbeat.engines.ray.shard_messages import rank_of
 from offbeat.engines.ray.sockets import Address, ZmqPeer
+from offbeat.engines.ray.whereabouts import Whereabouts
 from offbeat.engines.ray.wire import Letters, identity_of, key_of, shard_secret
 from offbeat.engines.real.board import Board
 from offbeat.engines.real.checkpoint import Checkpoint, SavedWorker
 from offbeat.engines.real.in_place import needs_one_machine
-from offbeat.engines.real.machine import times_out_of_memory
 from offbeat.engines.real.messages import Totals
 from offbeat.engines.real.site import Setup, Site, pickled
 from offbeat.engines.real.transport import Closed, RunError
 
 _CONSTRUCTION_SECONDS = 300.0  # for making the task
-_LOG_SECONDS = 2.0  # for another process to read the log of one that ended
 _LOOK = 0.1  # seconds between two looks at who has ended
 
 
@@ -49,7 +46,17 @@ class Errand:
 class RayProcesses:
     """Hosts of a crew, doing what this run asks of them. A thread watches them by Ray's word."""
 
-    def __init__(self, setup: Setup, site: Site, board: RemoteBoard, options: RayOptions, crew: Crew | None) -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        site: Site,
+        board: RemoteBoard,
+        options: RayOptions,
+        crew: Crew | None,
+        notice: Callable[[str], None],
+    ) -> None:
+        """`notice`: says what the user should know of."""
+        self._notice = notice
         self.board: Board = board
         self._remote = board
         self._setup, self._site, self._options = setup, site, options
@@ -66,20 +73,14 @@ class RayProcesses:
         self._doing: dict[Any, Errand] = {}  # by the reference that Ray will fulfil
         self._lives: dict[int, int] = {}
         self._exits: dict[int, str] = {}
-        self._logs: dict[int, str] = {}  # where each complains, on its machine
-        self._out_of_memory = times_out_of_memory()
         self._lock = threading.RLock()
         self._gave_up: set[int] = set()  # who found no place in time
         self._ending = False
         self._over = threading.Event()
         self._watch: threading.Thread | None = None
-        self.nodes: dict[int, str] = {}
-        """The address of the machine of each rank, as they were placed at first."""
-        self.pids: dict[int, int] = {}
-        """And the number of its process there."""
+        self._where = Whereabouts()
+        self.nodes, self.pids = self._where.nodes, self._where.pids
         self.encrypted = False
-        self.noticed: list[str] = []
-        """What the user should know of."""
 
     def open(self) -> None:
         blob = pickled(self._setup)
@@ -91,7 +92,7 @@ class RayProcesses:
         ranks = [SERVER, *self._shards, *self._site.world.present]
         found = self._crew.start(ranks)
         for rank, about in found.items():
-            self._note(rank, about)
+            self._where.note(rank, about)
         crosses = len(set(self.nodes.values())) > 1
         if crosses and needs_one_machine(self._setup.solver):
             raise _far_apart(self._setup.solver, self.nodes)
@@ -143,6 +144,7 @@ class RayProcesses:
             {i: b for i in workers if (b := buffers_of(board, i)) is not None},
             memory is not None,
             len(self._shards),
+            self._options.allreduce != "server",
         )
         identity = identity_of(secret, r.CONTROL, life)
         socket = (
@@ -153,9 +155,7 @@ class RayProcesses:
         letters = Letters(key_of(secret, r.CONTROL, life), r.CONTROL, life, r.HeardByControl, to_server=True)
         log, logs = (None, []) if memory is None else (memory.log, memory.logs)
         with self._lock:
-            self._line = RayLine(
-                socket, letters, board, self._site.codec, self._end_worker, self.noticed.append, log, logs
-            )
+            self._line = RayLine(socket, letters, board, self._site.codec, self._end_worker, self._notice, log, logs)
             self._lives[SERVER], self._lost_shard = life, ""
             self._start_shards(life)
             self._do(host.serve.options(concurrency_group="run").remote(order), SERVER, life, "begins")
@@ -182,7 +182,8 @@ class RayProcesses:
         if not self._address.endpoint:
             server.attach.options(concurrency_group="inbox").remote(identity, host)
         shards = self._shards_for(rank, life)
-        order = WorkerOrder(rank, life, how, saved, key, identity, self._address, server, shards)
+        among_workers = self._options.allreduce != "server"
+        order = WorkerOrder(rank, life, how, saved, key, identity, self._address, server, shards, among_workers)
         with self._lock:
             self._lives[rank] = life
             self._do(host.work.options(concurrency_group="run").remote(order), rank, life, how)
@@ -241,11 +242,8 @@ class RayProcesses:
         import ray
 
         with contextlib.suppress(ray.exceptions.RayError):
-            self._note(errand.rank, ray.get(errand.there))
+            self._where.note(errand.rank, ray.get(errand.there))
         errand.there = None
-
-    def _note(self, rank: int, about: About) -> None:
-        self.nodes[rank], self.pids[rank], self._logs[rank] = about.node, about.pid, about.log
 
     def _ended(self, reference: Any) -> None:
         import ray
@@ -265,7 +263,7 @@ class RayProcesses:
             if parting is None:
                 self._crew_there.forget(errand.rank, errand.host)
             elif parting.clock_error:
-                self.noticed.append(f"the clock of worker {errand.rank} is known to {parting.clock_error * 1e3:.2g} ms")
+                self._notice(f"the clock of worker {errand.rank} is known to {parting.clock_error * 1e3:.2g} ms")
             self._exits[errand.rank] = how
             line = self._line
             if line is None:
@@ -292,32 +290,9 @@ class RayProcesses:
             return f"Ray found no place for it within {self._options.wait_seconds:.0f} s"
         if errand.rank == SERVER and self._lost_shard:
             return self._lost_shard
-        node = self.nodes.get(errand.rank)
-        if node is None:
-            return "its process ended"
-        if not is_there(node):
-            return f"its machine {node} was lost"
-        here = node == node_address()
-        times, before = times_out_of_memory() if here else 0, self._out_of_memory
-        self._out_of_memory = max(times, before)
-        return how_it_ended(self._end_of_log(errand.rank, node, here), words, times > before)
-
-    def _end_of_log(self, rank: int, node: str, here: bool) -> str:
-        """Read here or by another process of ours on that machine; where there is none, nobody can."""
-        import ray
-
-        path = self._logs.get(rank, "")
-        if here or not path:
-            return end_of(path)
         with self._lock:
-            near = [e.host for e in self._doing.values() if e.rank != rank and self.nodes.get(e.rank) == node]
-        for host in near:
-            with contextlib.suppress(ray.exceptions.RayError):
-                found: str = ray.get(
-                    host.end_of_log.options(concurrency_group="outbox").remote(path), timeout=_LOG_SECONDS
-                )
-                return found
-        return ""
+            others = {e.rank: e.host for e in self._doing.values() if e.rank != errand.rank}
+        return self._where.how_it_ended(errand.rank, words, others)
 
     def _end_worker(self, rank: int, life: int) -> None:
         """The server has given it up."""

@@ -28,8 +28,13 @@ def vet(payload: Any, x0: Any, *, finite: bool) -> None:
         if isinstance(t, PartedVector):
             if not t.finite:
                 raise WrongMessageError("it holds numbers that are not finite")
-        elif t.is_floating_point() and t.numel() and not all(isfinite(e.item()) for e in t.aminmax()):  # one pass
+        elif not is_finite(t):
             raise WrongMessageError("it holds numbers that are not finite")
+
+
+def is_finite(t: Tensor) -> bool:
+    """In one pass."""
+    return not (t.is_floating_point() and t.numel()) or all(isfinite(e.item()) for e in t.aminmax())
 
 
 def _vet_rows(value: RowSparse) -> None:

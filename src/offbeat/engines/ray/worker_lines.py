@@ -15,6 +15,7 @@ class WorkerLine:
         self.mail = mail
         """For questions and answers, whose vectors may lie in memory that we share."""
         self.near = False
+        self.machine = ""
         self.row: r.Row | None = None  # as it was last seen in shared memory
         self.rank, self.life = rank, life
         self.identity = identity_of(secret, rank, life)
