@@ -1,5 +1,6 @@
 """`offbeat compare` and `demo`: what is said, printed and drawn, from the first line to the picture."""
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -166,3 +167,21 @@ def test_a_sweep_ends_with_its_best_points_and_the_command_for_the_page(offbeat)
     command = next(line for line in lines if line.startswith("page")).split()[1:]
     assert offbeat(*command[1:])[0] == 0
     assert Path("s.html").exists()
+
+
+@pytest.mark.parametrize("name", ["report.html", "comparison.png"])
+@pytest.mark.parametrize("what", ["link", "pipe"])
+def test_nothing_is_written_through_a_link_or_a_pipe_in_its_folder(offbeat, name, what):
+    """A folder that came from somebody: what is called like a file of ours leads elsewhere, or waits for ever."""
+    words = ("compare", "quadratic", "--solvers", "asgd", "--budget", "9updates", "--out", "c")
+    assert offbeat(*words)[0] == 0
+    Path("mine").write_text("mine")
+    Path("c", name).unlink()
+    if what == "link":
+        Path("c", name).symlink_to("../mine")
+    else:
+        os.mkfifo(Path("c", name))
+    assert offbeat(*words)[0] == 0
+    assert Path("mine").read_text() == "mine"
+    assert Path("c", name).is_file()
+    assert not Path("c", name).is_symlink()

@@ -16,6 +16,8 @@ WITH = {
     "cluster.events": {"cluster.workers": 5},
     "cluster.server.sharing": {"cluster.server.bandwidth": "10Gbps"},
     "cluster.server.shards": {"cluster.server.bandwidth": "10Gbps"},
+    "cluster.cores_for": {"cluster.cores": 2},
+    "cluster.slice": {"cluster.cores": 2},
     "cluster.racks": {"cluster.nodes": 4},
     "cluster.link.inside": {"cluster.nodes": 2},
     "cluster.link.between": {"cluster.nodes": 2},

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 import offbeat
+from folders import make
 from offbeat import cli
 from offbeat.core.errors import ConfigError
 from offbeat.lab.engines import entry
@@ -29,6 +30,26 @@ def test_report_is_a_function_whether_or_not_its_package_was_imported():
     code = "import inspect, offbeat; first = offbeat.report; import offbeat.report.pages.build as b; "
     code += "assert first is b.report and inspect.signature(offbeat.report) == inspect.signature(first)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    "imported",
+    [
+        "import offbeat",
+        "import offbeat, offbeat.report",
+        "import offbeat.report.pages.build, offbeat",
+        "from offbeat import report; import offbeat.report.read, offbeat",
+        "from offbeat import *; import offbeat, offbeat.report as package; assert package([run]).title",
+        "import offbeat, importlib; importlib.import_module('offbeat.report'); importlib.reload(offbeat.report)",
+    ],
+)
+def test_a_report_is_made_whatever_was_imported(imported, tmp_path):
+    run = make(tmp_path / "run")
+    code = (
+        f"run = {str(run)!r}; {imported}; offbeat.report([run], 'page.html'); from offbeat import report; report([run])"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
+    assert (tmp_path / "page.html").exists()
 
 
 def test_importing_offbeat_loads_nothing_heavy():
@@ -164,7 +185,7 @@ def test_other_names_of_a_solver_lead_to_it(typed, meant):
         offbeat.train("quadratic", typed)
 
 
-@pytest.mark.parametrize(("typed", "meant"), [("learning_rate", "lr"), ("workers", "cluster"), ("epochs", "budget")])
+@pytest.mark.parametrize(("typed", "meant"), [("learning_rate", "lr"), ("epochs", "budget")])
 def test_other_names_of_an_argument_lead_to_it(typed, meant):
     with pytest.raises(ConfigError, match=f"unknown argument of train '{typed}' .did you mean '{meant}'"):
         offbeat.train("quadratic", **{typed: 2})

@@ -244,8 +244,8 @@ def test_numbers_as_text_are_numbers_for_both(shell):
 
 
 def test_an_unknown_argument_lists_every_argument():
-    with pytest.raises(ConfigError, match="unknown argument of train 'workers'") as refusal:
-        offbeat.train("quadratic", workers=2)
+    with pytest.raises(ConfigError, match="unknown argument of train 'machines'") as refusal:
+        offbeat.train("quadratic", machines=2)
     for name in ("task", "solver", "cluster", "budget", "batch", "settings", "local", "pool", "fold"):
         assert f" {name}" in str(refusal.value)
 
@@ -314,7 +314,8 @@ def test_what_was_given_as_an_object_is_named_and_not_run_as_something_else(whic
     solver = ASGD(partial(torch.optim.SGD, lr=0.1)) if "solver" in which else "asgd"
     made = offbeat.train(task, solver, 2, budget="6updates", batch=4)
     text = shown(shell, made)
-    assert text.startswith(f"# The {which} {'were' if 'and' in which else 'was'} given as Python object")
+    said = "were given as Python objects" if "and" in which else "was given as a Python object"
+    assert text.startswith(f"# The {which} {said}")
     Path("again.toml").write_text(text)
     code, out, err = shell("run", "again.toml")
     assert (code, out) == (2, "")
@@ -323,3 +324,13 @@ def test_what_was_given_as_an_object_is_named_and_not_run_as_something_else(whic
     if "task" in which:
         with pytest.raises(ConfigError, match=r"its task was given as a Python object.*Run.load\(path, task=...\)"):
             offbeat.Run.load(made.path).model()
+
+
+def test_workers_is_a_word_of_python_as_it_is_of_the_shell():
+    def key(*cluster, **words):
+        return offbeat.train("digits", "asgd", *cluster, budget="1epochs", dry_run=True, **words)["folder"]
+
+    assert key(workers=3) == key(3) != key(4)
+    assert key("spot16", workers=8) != key("spot16") == key("spot16", workers=16)
+    with pytest.raises(ConfigError, match=r"^workers are given twice: cluster=3 and workers=4$"):
+        key(3, workers=4)

@@ -64,7 +64,7 @@ def test_what_is_swept_cannot_be_given_as_well(flags, words, key, shell):
 
 def test_no_seeds_are_refused_by_a_sweep(shell):
     with pytest.raises(ConfigError, match="seeds must be a number of seeds from 1, or a list of them, got 0"):
-        offbeat.sweep("quadratic", {"optimizer.lr": [0.1]}, seeds=0)
+        offbeat.sweep("quadratic", grid={"optimizer.lr": [0.1]}, seeds=0)
 
 
 def test_the_clock_alone_has_one_engine(shell):

@@ -1,8 +1,10 @@
 """`offbeat.compare`, `sweep`, `report` and `time`: what the shell can, Python can, in the same words."""
 
+import gc
 import re
 import subprocess
 import sys
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -11,8 +13,11 @@ from torch import nn
 
 import offbeat
 from offbeat.core.errors import ConfigError
+from offbeat.engines.sim import Sim
 from offbeat.lab.arguments import Words
 from offbeat.lab.config.words import KEYS
+from offbeat.lab.studies import cell_work
+from offbeat.lab.studies.cell_work import CellWork
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +54,7 @@ assert [row["solver"] for row in found.table.to_pylist()] == ["asgd", "Gently", 
 assert [run.config["solver"].get("factor") for run in found.runs] == [None, 0.25, "0.9"]
 assert "No winner" in found.verdict[0] and "<p>No winner" in found._repr_html_()
 assert isinstance(found.runs[0].model(), Net)
-swept = offbeat.sweep(task, {"solver.factor": [0.1, 0.9]}, Gently, 2, **words)
+swept = offbeat.sweep(task, Gently, 2, grid={"solver.factor": [0.1, 0.9]}, **words)
 assert swept.best()[0]["solver.factor"] == 0.9, swept.best()
 assert swept.table.num_rows == 2 and "solver.factor" in swept._repr_html_()
 offbeat.report([found, swept, found.runs[0]], "all.html")
@@ -191,3 +196,30 @@ def test_a_cluster_that_is_not_there_is_named(name, said, shell):
         code, out, err = shell(*command, "--cluster", name)
         assert (code, out) == (2, "")
         assert re.search(said, err)
+
+
+def test_what_a_long_cell_has_held_is_given_back_before_the_next_one(monkeypatch, tmp_path):
+    """A dataset of hundreds of megabytes stays alive otherwise, for each of hundreds of cells."""
+
+    def engines():
+        return sum(type(o) is Sim for o in gc.get_objects())
+
+    def do(seed):
+        config = {"task": {"name": "digits"}, "budget": {"updates": 3}, "cluster": {"workers": 2}, "seed": seed}
+        done = CellWork(lambda said: None).do(
+            {"folder": str(tmp_path / str(seed)), "config": config, "address": None, "again": False}
+        )
+        assert done["status"] == "done"
+
+    gc.collect()
+    gc.disable()
+    try:
+        before = engines()
+        monkeypatch.setattr(cell_work, "_LONG", inf)
+        do(0)
+        assert engines() > before, "it is in a cycle, or this test says nothing"
+        monkeypatch.setattr(cell_work, "_LONG", 0.0)
+        do(1)
+        assert engines() == before
+    finally:
+        gc.enable()

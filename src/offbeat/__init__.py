@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from offbeat.core.budget import Target as Target
     from offbeat.core.effects import AllReduce as AllReduce
     from offbeat.core.effects import Applied as Applied
+    from offbeat.core.effects import Await as Await
     from offbeat.core.effects import Batch as Batch
     from offbeat.core.effects import Call as Call
     from offbeat.core.effects import Cancel as Cancel
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from offbeat.core.effects import Gradient as Gradient
     from offbeat.core.effects import Lock as Lock
     from offbeat.core.effects import Mix as Mix
+    from offbeat.core.effects import Push as Push
     from offbeat.core.effects import Received as Received
     from offbeat.core.effects import Reduced as Reduced
     from offbeat.core.effects import Refused as Refused
@@ -55,9 +57,10 @@ if TYPE_CHECKING:
     from offbeat.lab.studies.clocking import time as time
     from offbeat.lab.studies.comparing import Comparison as Comparison
     from offbeat.lab.studies.comparing import compare as compare
+    from offbeat.lab.studies.dry_run import DryRun as DryRun
     from offbeat.lab.studies.more_workers import Scaling as Scaling
     from offbeat.lab.studies.sweep import Sweep as Sweep
-    from offbeat.lab.studies.sweep import sweep as sweep
+    from offbeat.lab.studies.sweeping import sweep as sweep
     from offbeat.lab.studies.timing import simulate as simulate
     from offbeat.lab.studies.timings import Timings as Timings
     from offbeat.lab.validation.validate import Validation as Validation
@@ -88,6 +91,7 @@ _NAMES = {
     "offbeat.core.effects": (
         "AllReduce",
         "Applied",
+        "Await",
         "Batch",
         "Call",
         "Cancel",
@@ -95,6 +99,7 @@ _NAMES = {
         "Gradient",
         "Lock",
         "Mix",
+        "Push",
         "Received",
         "Reduced",
         "Refused",
@@ -134,8 +139,10 @@ _NAMES = {
     "offbeat.lab.studies.calibrate": ("Calibration", "calibrate"),
     "offbeat.lab.studies.clocking": ("time",),
     "offbeat.lab.studies.comparing": ("Comparison", "compare"),
+    "offbeat.lab.studies.dry_run": ("DryRun",),
     "offbeat.lab.studies.more_workers": ("Scaling",),
-    "offbeat.lab.studies.sweep": ("Sweep", "sweep"),
+    "offbeat.lab.studies.sweep": ("Sweep",),
+    "offbeat.lab.studies.sweeping": ("sweep",),
     "offbeat.lab.studies.timing": ("simulate",),
     "offbeat.lab.studies.timings": ("Timings",),
     "offbeat.lab.validation.validate": ("Validation", "validate"),

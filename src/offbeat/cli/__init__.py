@@ -29,7 +29,7 @@ from offbeat.cli import (
     timing,
     validation,
 )
-from offbeat.cli.starved import check_address_space, starved
+from offbeat.cli.starved import check_address_space, starved, threads_say_one_line
 from offbeat.cli.streams import is_output, lead_nowhere, open_closed_streams
 from offbeat.core.errors import OffbeatError, OffbeatWarning
 from offbeat.core.interruption import exit_code, like_ctrl_c
@@ -148,6 +148,7 @@ def main() -> NoReturn:
     """Errors in one line on stderr, exit code 2 for bad input, no tracebacks for what people do wrong."""
     open_closed_streams()
     warnings.showwarning = _show_warning
+    threads_say_one_line()
     like_ctrl_c()
     try:
         code = app(standalone_mode=False, prog_name="offbeat")

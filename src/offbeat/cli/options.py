@@ -99,6 +99,13 @@ def read_values(
     return said(task, cluster, given, read_settings(settings))[0]
 
 
+def read_grid(grid: list[str] | None) -> dict[str, list[Any]] | None:
+    """Lists of values by key; None where there is no --grid."""
+    from offbeat.lab.config.grid import parse_grid
+
+    return parse_grid(grid) if grid else None
+
+
 def read_settings(settings: list[str] | None) -> dict[str, Any]:
     from offbeat.lab.config import parse_setting
 

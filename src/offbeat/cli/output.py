@@ -1,21 +1,19 @@
-"""How commands print: rows, estimates, JSON; and the exit code of each status."""
+"""How commands print: rows, dry runs, JSON; and the exit code of each status."""
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from offbeat.core.format import json_safe as json_safe
-from offbeat.core.legible import legible
+
+if TYPE_CHECKING:
+    from offbeat.lab.studies.dry_run import DryRun
 
 EXIT = {"done": 0, "failed": 1, "diverged": 3}
 
 
-def print_estimate(found: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(json_safe(found)))
-        return
-    for name, value in found.items():
-        print(f"{name.replace('_', ' '):20} {legible(value)}")
+def print_dry_run(found: "DryRun", as_json: bool) -> None:
+    print(json.dumps(json_safe(found)) if as_json else found)
 
 
 def print_rows(rows: Sequence[dict[str, Any]]) -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from offbeat.cli.options import AddressOpt, AgainOpt, CpusOpt, DryOpt, JsonOpt, OnOpt, ProcessesOpt
-from offbeat.cli.output import json_safe, print_rows
-from offbeat.cli.studies import estimate, run_study, say_interrupted
+from offbeat.cli.output import json_safe, print_dry_run, print_rows
+from offbeat.cli.studies import run_study, say_interrupted
 from offbeat.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ def reproduce(
 ) -> None:
     """A table or figure of a paper, run and held against what was published. Without a name they are listed."""
     from offbeat.lab.papers.reproducing import plan
+    from offbeat.lab.papers.stored import saved
     from offbeat.lab.studies.places import Where
 
     where = Where(on, processes, address, cpus)
@@ -66,14 +67,13 @@ def reproduce(
     if name is None:
         _list(as_json)
         return
-    chosen = size or ("full" if full else "quick")
+    chosen = ("full" if full else "quick") if size is None else size
     made = plan(name, size=chosen, cell=cell, variants=variant, seeds=seeds, out=out)
-    if dry_run and made.recipe.clock:
-        print(f"{len(made.cells)} cells of the clock alone: seconds each, nothing is kept on disk")
+    if dry_run:
+        print_dry_run(made.would_run(where), as_json)
         return
-    if dry_run and made.cells:
-        estimate(made, where, as_json)
-        return
+    if table is not None:
+        saved(made.recipe, table)  # what cannot take the results is refused before there are any
     finished = True
     if collect:
         made.collect()
@@ -83,7 +83,7 @@ def reproduce(
         finished = run_study(made, name, where, again=again, quiet=as_json)
     _show(made, as_json)
     page = made.report()
-    written = {"page": page.save(made.folder / "report.html")}
+    written = {"page": page.save(made.own_file("report.html"))}
     if export is not None:
         written["export"] = _export(page, export)
     if table is not None:

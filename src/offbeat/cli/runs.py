@@ -33,7 +33,7 @@ from offbeat.cli.options import (
     WorkersOpt,
     read_values,
 )
-from offbeat.cli.output import EXIT, json_safe, print_estimate
+from offbeat.cli.output import EXIT, json_safe, print_dry_run
 from offbeat.core.errors import ConfigError
 from offbeat.core.interruption import exit_code
 from offbeat.core.legible import legible
@@ -96,9 +96,12 @@ def run(
     )
     config = make(values)
     if dry_run:
+        from offbeat.lab.runs.address import default_folder
+        from offbeat.lab.runs.plan import build
         from offbeat.lab.studies.estimate import estimate
 
-        print_estimate(estimate(config, pool), as_json)
+        plan = build(config)
+        print_dry_run(estimate(plan, out or default_folder(plan.key, plan.config), pool), as_json)
         return
     _execute(config, out, pool=pool, again=again, checkpoint_seconds=seconds, as_json=as_json)
 
@@ -168,15 +171,11 @@ def show(
     """What a run was and how it went."""
     from offbeat import terminal
     from offbeat.folders.run_files import RunFiles
-    from offbeat.lab.config import given_as_objects, say_objects, to_toml
+    from offbeat.lab.config.objects import recorded_toml
 
     found = RunFiles.open(folder)
     if toml:
-        if objects := given_as_objects(found.config):
-            said = say_objects(objects)
-            print(f"# {said[0].upper()}{said[1:]}: what is said of it here is for reading, and `run` refuses it.\n")
-        named = {k: v for k, v in found.config.items() if k != "from"}
-        print(to_toml({"objects": objects, **named} if objects else named), end="")
+        print(recorded_toml(found.config), end="")
     elif as_json:
         print(json.dumps(json_safe({**found.summary, "status": found.status, "run": str(folder)})))
     elif found.summary:

@@ -3,8 +3,11 @@
 import errno
 import re
 import resource
+import sys
+import threading
 
 from offbeat.core.errors import ConfigError
+from offbeat.core.legible import legible
 from offbeat.core.units import format_size
 
 _TO_LOAD = 2_000_000_000
@@ -35,6 +38,21 @@ def starved(error: BaseException) -> str | None:
     if number == errno.EAGAIN or _NO_THREAD.search(str(error)):
         return _line("no more threads or processes can be started", error, resource.RLIMIT_NPROC, "-u")
     return None
+
+
+def threads_say_one_line() -> None:
+    """A thread, ours or a library's, that dies for want of something says so; of another error, all there is to say."""
+    if threading.excepthook is threading.__excepthook__:  # else somebody else looks after them
+        threading.excepthook = _say_of_thread
+
+
+def _say_of_thread(args: threading.ExceptHookArgs) -> None:
+    too_little = None if args.exc_value is None else starved(args.exc_value)
+    if too_little is None:
+        threading.__excepthook__(args)
+    else:
+        name = "a thread" if args.thread is None else f"the thread {args.thread.name}"
+        print(f"offbeat: {legible(name)} has ended: {legible(too_little)}", file=sys.stderr)
 
 
 def _line(what: str, error: BaseException, limit: int, letter: str) -> str:

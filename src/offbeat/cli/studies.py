@@ -34,7 +34,7 @@ from offbeat.cli.options import (
     read_settings,
     read_values,
 )
-from offbeat.cli.output import json_safe, print_estimate
+from offbeat.cli.output import json_safe, print_dry_run
 from offbeat.core.errors import ConfigError, OffbeatError
 from offbeat.core.interruption import exit_code
 
@@ -98,7 +98,7 @@ def compare(
     check_seeds(seeds)
     made = plan(values, solvers, seeds, target or until, out, read_settings(settings))
     if dry_run:
-        estimate(made, where, as_json)
+        print_dry_run(made.would_run(where), as_json)
     else:
         _show(made, where, again=again, as_json=as_json)
 
@@ -133,10 +133,10 @@ def _show(made: "Comparison", where: "Where", *, again: bool, as_json: bool) -> 
     say_interrupted(finished)
     written: dict[str, Path] = {}
     if made.page and not without:
-        written["picture"] = made.folder / "comparison.png"
+        written["picture"] = made.own_file("comparison.png")
         made.plot(written["picture"])
     if made.page:
-        written["page"] = made.page.save(made.folder / "report.html")
+        written["page"] = made.page.save(made.own_file("report.html"))
     shown = "\n".join(f"{name:8} {path}" for name, path in {**written, "runs": made.folder}.items())
     print(f"\n{shown}", file=sys.stderr if as_json else sys.stdout)
     for failure in made.failures:
@@ -163,12 +163,6 @@ def run_study(made: "Study", label: str, where: "Where", *, again: bool, quiet: 
         print(made.said_shown("--again"), file=sys.stderr)
     with cells_progress(label, made.cells, quiet=quiet) as changed:
         return made.run(where, again=again, on_change=changed)
-
-
-def estimate(made: "Study", where: "Where", as_json: bool) -> None:
-    from offbeat.lab.studies.estimate import estimate_study
-
-    print_estimate(estimate_study(made, made.collect(), where.side_by_side(made.cells)), as_json)
 
 
 def say_interrupted(finished: bool) -> None:

@@ -32,15 +32,28 @@ from offbeat.cli.options import (
     SolverOpt,
     UntilOpt,
     WorkersOpt,
+    read_grid,
     read_settings,
     read_values,
+    task_names,
 )
-from offbeat.cli.output import EXIT, json_safe
-from offbeat.cli.studies import check_seeds, estimate, run_study, say_interrupted, where_of
+from offbeat.cli.output import EXIT, json_safe, print_dry_run
+from offbeat.cli.studies import check_seeds, run_study, say_interrupted, where_of
 
 
 def sweep(
-    file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="a run's configuration with a [sweep] section")],
+    task: Annotated[
+        str,
+        typer.Argument(
+            metavar="TASK|FILE.toml",
+            help="a task, package.module:factory, or a run's configuration, with a [sweep] section or --grid",
+            autocompletion=task_names,
+        ),
+    ],
+    grid: Annotated[
+        list[str] | None,
+        typer.Option(help="values of a key: optimizer.lr=0.01,0.1; may be repeated, and replaces the file's grid"),
+    ] = None,
     solver: SolverOpt = None,
     engine: EngineOpt = None,
     cluster: ClusterOpt = None,
@@ -58,7 +71,9 @@ def sweep(
     data: DataOpt = None,
     saves_per_epoch: SavesOpt = None,
     on_divergence: DivergenceOpt = None,
-    out: Annotated[Path | None, typer.Option(help="folder of the sweep (default: sweeps/<name of the file>)")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="folder of the sweep (default: sweeps/<name of the file, or hash>)")
+    ] = None,
     processes: ProcessesOpt = None,
     on: OnOpt = "here",
     address: AddressOpt = None,
@@ -69,8 +84,8 @@ def sweep(
 ) -> None:
     """A grid over any keys, times seeds. Started again it skips what is done and resumes what is not."""
     from offbeat import terminal
-    from offbeat.lab.config import keys_of, put
-    from offbeat.lab.studies.sweep import plan_sweep
+    from offbeat.lab.config import keys_of
+    from offbeat.lab.studies.sweep import plan_sweep, say_what_is_swept
 
     where, address = where_of(on, processes, address, cpus)
     words: dict[str, Any] = {
@@ -91,22 +106,23 @@ def sweep(
         "on_divergence": on_divergence,
     }
     given = {word: value for word, value in words.items() if value not in (None, [])}
-    values = read_values(str(file), settings, cluster=cluster, **given)
+    values = read_values(task, settings, cluster=cluster, **given)
     if seeds is not None:
         check_seeds(seeds)
-        put(values, "sweep.seeds", seeds)
-    made = plan_sweep(values, out, file, fixed={*keys_of(given), *read_settings(settings)})
+    say_what_is_swept(values, read_grid(grid), seeds=seeds)
+    made = plan_sweep(values, out, task, fixed={*keys_of(given), *read_settings(settings)})
     if dry_run:
-        estimate(made, where, as_json)
+        print_dry_run(made.would_run(where), as_json)
         return
-    finished = run_study(made, f"sweep {file.stem}", where, again=again, quiet=as_json)
+    name = Path(task).stem if task.endswith(".toml") else made.folder.name
+    finished = run_study(made, f"sweep {name}", where, again=again, quiet=as_json)
     if as_json:
         print(json.dumps(json_safe(made.rows())))
     else:
         print(made)
         terminal.show_best(terminal.console(), *made.ranking())
         print(f"table  {made.folder / 'results.parquet'}")
-        print(f"page   offbeat report {shlex.quote(str(made.folder))} -o {shlex.quote(f'{file.stem}.html')}")
+        print(f"page   offbeat report {shlex.quote(str(made.folder))} -o {shlex.quote(f'{name}.html')}")
     for failure in made.failures:
         print(f"failed: {failure}", file=sys.stderr)
     say_interrupted(finished)

@@ -20,7 +20,7 @@ from offbeat.cli.options import (
     read_settings,
     solver_names,
 )
-from offbeat.cli.output import json_safe, print_estimate
+from offbeat.cli.output import json_safe, print_dry_run
 from offbeat.core.errors import ConfigError
 from offbeat.core.legible import legible
 
@@ -78,32 +78,35 @@ def time(
     gradients.
     """
     from offbeat import terminal
-    from offbeat.lab.studies.clocking import check_clock, what_would_run, with_server
+    from offbeat.lab.studies.clocking import check_clock
     from offbeat.lab.studies.clocking import time as clock_alone
     from offbeat.lab.studies.more_workers import Scaling, check_suffix
 
     check_clock(engine)
-    chosen = with_server(read_settings(settings), server)
     counts = int(workers) if workers is not None and workers.strip().isdecimal() else workers
     if out is not None:
         if isinstance(counts, int | None):
             raise ConfigError(f"--out draws several numbers of workers, such as --workers 1..4096, got {counts}")
         check_suffix(out)
-    flags = {"compute": compute, "delay": delay, "latency": latency, "bandwidth": bandwidth, "service": service}
-    if dry_run:
-        print_estimate(what_would_run(solver, cluster, budget, flags, chosen, counts), as_json)
-        return
     words: Any = {
-        **flags,
+        "compute": compute,
+        "delay": delay,
+        "latency": latency,
+        "bandwidth": bandwidth,
+        "service": service,
+        "server": server,
         "workers": counts,
         "budget": budget,
         "size": size,
         "parameters": parameters,
         "batch": 1 if batch is None else batch,
         "seed": 0 if seed is None else seed,
-        "settings": chosen,
+        "settings": read_settings(settings),
         "progress": False if as_json else None,
     }
+    if dry_run:
+        print_dry_run(clock_alone(solver, cluster, dry_run=True, **words), as_json)
+        return
     timed: Timings | Scaling = clock_alone(solver, cluster, **words)
     if isinstance(timed, Scaling):
         _show_scaling(timed, out, as_json)

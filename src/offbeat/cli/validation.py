@@ -15,6 +15,9 @@ def validate(
     repeats: Annotated[int, typer.Option(help="of each case, with seeds 0, 1, ...")] = 3,
     only: Annotated[str | None, typer.Option(help="cases with these words in their names: 'hogwild; MLP'")] = None,
     engine: Annotated[str, typer.Option(help="of the real runs: local or ray")] = "local",
+    links: Annotated[
+        bool, typer.Option("--links", help="on hosts with slow links between them instead (needs root, ip, tc, Ray)")
+    ] = False,
     training: Annotated[bool, typer.Option(help="predict the time to a target, too (longer)")] = True,
     out: Annotated[Path, typer.Option(help="folder; runs that are there already are not run again")] = Path(
         "validation"
@@ -26,9 +29,10 @@ def validate(
 ) -> None:
     """Run a fixed set of configurations for real, fit a cluster to one half, and predict the other half.
 
-    With the defaults it takes about an hour on two cores; nothing else should run meanwhile.
+    With the defaults it takes about an hour on two cores; nothing else should run meanwhile. With --links it is another
+    set, on hosts in network namespaces; what it finds stands beside the rest in the same file.
     """
-    from offbeat.lab.validation.validate import FILE, load
+    from offbeat.lab.validation.validate import FILE, load, validate_links
     from offbeat.lab.validation.validate import validate as measure
 
     if markdown is not None:
@@ -38,7 +42,10 @@ def validate(
     def say(line: str) -> None:
         print(legible(line), file=sys.stderr, flush=True)
 
-    found = measure(seconds=seconds, repeats=repeats, only=only, engine=engine, training=training, out=out, say=say)
+    if links:
+        found = validate_links(seconds=seconds, repeats=repeats, only=only, out=out, say=say)
+    else:
+        found = measure(seconds=seconds, repeats=repeats, only=only, engine=engine, training=training, out=out, say=say)
     if as_json:
         print((out / FILE).read_text(encoding="utf-8"), end="")
     else:

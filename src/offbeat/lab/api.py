@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from inspect import signature
 from pathlib import Path
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, Unpack, overload
 
 from torch import nn
 
@@ -13,13 +13,14 @@ from offbeat.core.errors import ConfigError
 from offbeat.core.solver import Solver
 from offbeat.core.task import Task
 from offbeat.data.samples import Collate
-from offbeat.lab.arguments import ClusterLike, SolverLike, Words, check_words, must_be, said
+from offbeat.lab.arguments import ClusterLike, SolverLike, TrainWords, Words, check_words, must_be, said
 from offbeat.lab.config import make
 from offbeat.lab.runs.address import default_folder
 from offbeat.lab.runs.execute import execute
 from offbeat.lab.runs.plan import build
 from offbeat.lab.runs.result import Run
 from offbeat.lab.runs.tasks import build_task
+from offbeat.lab.studies.dry_run import DryRun
 from offbeat.lab.watch.hooks import check_hooks
 from offbeat.lab.watch.noticing import Noticing
 from offbeat.optim.steppers import Factory, optimizer_factory
@@ -78,7 +79,8 @@ def solver(
         raise ConfigError(f"this is a solver already: hand it to offbeat.train as it is, got {name!r}")
     own_class = solvers.whole_class(name, name.__name__) if isinstance(name, type) else None
     called = must_be(name if own_class is None else own_class.__name__, str, "a solver's name must be text or a class")
-    own = solvers.hyper_parameters(own_class or solvers.solver_class(called))
+    kind = own_class or solvers.solver_class(called)
+    own = {*solvers.hyper_parameters(kind), *solvers.server_options(kind)}
     mine = {k: v for k, v in options.items() if k in own}
     rest = {k: v for k, v in options.items() if k not in own}
     if callable(optimizer):
@@ -93,6 +95,24 @@ def solver(
     return made
 
 
+@overload
+def train(
+    task: str | Path | Task,
+    solver: SolverLike | None = None,
+    cluster: ClusterLike = None,
+    *,
+    dry_run: Literal[False] = False,
+    **words: Unpack[TrainWords],
+) -> Run: ...
+@overload
+def train(
+    task: str | Path | Task,
+    solver: SolverLike | None = None,
+    cluster: ClusterLike = None,
+    *,
+    dry_run: Literal[True],
+    **words: Unpack[TrainWords],
+) -> DryRun: ...
 def train(
     task: str | Path | Task,
     solver: SolverLike | None = None,
@@ -103,10 +123,11 @@ def train(
     callbacks: Iterable[Any] = (),
     pool: int | None = None,
     again: bool = False,
+    dry_run: bool = False,
     progress: bool | None = None,
     settings: Mapping[str, Any] | None = None,
     **words: Unpack[Words],
-) -> Run:
+) -> Run | DryRun:
     """Trains and returns the run; `offbeat run` with the same words is the same run: its folder and every bit.
 
     Ctrl-C saves the run and raises KeyboardInterrupt; the same call goes on with it.
@@ -124,6 +145,7 @@ def train(
         callbacks: objects with `on_apply(row)`, `on_evaluation(metrics)` or both.
         pool: threads that compute gradients, all cores unless given; 0 computes them one by one. The bits are the same.
         again: run anew what is finished; otherwise it is returned at once. An unfinished run goes on where it stopped.
+        dry_run: run and write nothing; return what would run, with memory, disk and time.
         progress: whether progress is shown; in a notebook and on a terminal unless given.
         settings: any further keys, as with `--set`: `{"solver.lam": 2.0, "optimizer.momentum": 0.9}`; `offbeat config`
             lists them.
@@ -144,6 +166,7 @@ def train(
         scale_workers: the number of workers for which learning rate and batch are meant, 1 unless given.
         batch: samples of one worker's mini-batch.
         global_batch: samples of a mini-batch shared by the workers, instead.
+        workers: so many, of the cluster that is given or of equal ones.
         compute: the time of a mini-batch, of all or by worker: `["10ms", "40ms@0"]`.
         delay: extra delay of a mini-batch, likewise: `"30ms@0"`.
         latency: of one message, each way.
@@ -174,6 +197,10 @@ def train(
         folder = default_folder(plan.key, plan.config)
     elif out is not False:
         folder = Path(must_be(out, str | Path, "out must be a folder, or False"))
+    if dry_run:
+        from offbeat.lab.studies.estimate import estimate
+
+        return estimate(plan, folder, pool)
     quiet = not (watched() if progress is None else progress)
     with run_progress(f"{plan.task.name} / {plan.solver_name}", quiet=quiet) as shown:
         noticing = Noticing(lambda line: print(line, file=sys.stderr), shown)

@@ -37,6 +37,7 @@ class Words(TypedDict, total=False):
     scale_workers: int | None
     batch: int | None
     global_batch: int | None
+    workers: int | None
     compute: str | Iterable[str] | None
     delay: str | Iterable[str] | None
     latency: str | None
@@ -58,6 +59,30 @@ class Words(TypedDict, total=False):
     address: str | None
 
 
+class TrainWords(Words, total=False):
+    """All words of `train` that go by keyword."""
+
+    seed: int | None
+    out: str | Path | Literal[False] | None
+    callbacks: Iterable[Any]
+    pool: int | None
+    again: bool
+    progress: bool | None
+    settings: Mapping[str, Any] | None
+
+
+class StudyWords(Words, total=False):
+    """The words that `compare` and `sweep` share; those after the first two say how runs are made, and not which."""
+
+    out: str | Path | None
+    settings: Mapping[str, Any] | None
+    processes: int | None
+    on: str
+    cpus: float | None
+    again: bool
+    progress: bool | None
+
+
 def said(
     task: str | Path | Task,
     cluster: ClusterLike,
@@ -70,6 +95,8 @@ def said(
     values: dict[str, Any] = {}
     if isinstance(task, str | Path):
         from_file_or_name(values, task)
+    if isinstance(cluster, int) and words.get("workers") is not None:
+        raise ConfigError(f"workers are given twice: cluster={cluster!r} and workers={words['workers']!r}")
     if isinstance(cluster, Cluster):
         values["cluster"] = cluster.to_dict()
     elif isinstance(cluster, str | Path):

@@ -99,17 +99,15 @@ def _not_for_real(engine: Any, rule: "Rule", plan: "Plan | None") -> str | None:
 
 
 def _not_on_ray(engine: Any, rule: "Rule", plan: "Plan | None") -> str | None:
-    """Nor is everything possible with a server in parts."""
+    """Nor does everything go with a server in parts, or with sums among workers."""
     from offbeat.core.solver import Solver
-    from offbeat.engines.ray.on_ray import why_not_in_parts
-    from offbeat.engines.ray.ray_options import RayOptions
+    from offbeat.engines.ray.on_ray import why_not_so
 
     if (reason := _not_for_real(engine, rule, plan)) is not None or plan is None:
         return reason
     assert isinstance(rule, Solver)
-    ray = RayOptions(transport=plan.ray.transport, shards=plan.ray.shards)
-    reason = why_not_in_parts(ray, rule, plan.task)
-    return None if reason is None else f"not with ray.shards={ray.shards}: {reason}"
+    reason = why_not_so(_ray_options(plan), rule, plan.task)
+    return None if reason is None else f"not {reason}"
 
 
 def _not_in_place(engine: Any, rule: "Rule", plan: "Plan | None") -> str | None:
@@ -179,18 +177,22 @@ def _local(plan: "Plan", threads: int, for_tests: ForTests) -> "Engine":
 
 
 def _ray(plan: "Plan", threads: int, for_tests: ForTests) -> "Engine":
-    from offbeat.core.units import parse_duration
     from offbeat.engines.ray.connection import require_ray
 
     require_ray()
     from offbeat.engines.ray.on_ray import OnRay
+
+    parts = (plan.task, plan.solver, plan.cluster, plan.feed())
+    shared = {"seed": plan.seed, "threads": threads, "options": _real(plan, for_tests), "maker": plan.maker}
+    return OnRay(*parts, **shared, ray=_ray_options(plan), crew=for_tests.launcher)
+
+
+def _ray_options(plan: "Plan") -> Any:
+    from offbeat.core.units import parse_duration
     from offbeat.engines.ray.ray_options import RayOptions
 
     given = plan.ray.model_dump(exclude={"wait"})
-    ray = RayOptions(**given, wait_seconds=parse_duration(plan.ray.wait, "ray.wait"))
-    parts = (plan.task, plan.solver, plan.cluster, plan.feed())
-    shared = {"seed": plan.seed, "threads": threads, "options": _real(plan, for_tests), "maker": plan.maker}
-    return OnRay(*parts, **shared, ray=ray, crew=for_tests.launcher)
+    return RayOptions(**given, wait_seconds=parse_duration(plan.ray.wait, "ray.wait"))
 
 
 def _debug(plan: "Plan", threads: int, for_tests: ForTests) -> "Engine":

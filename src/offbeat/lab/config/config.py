@@ -62,9 +62,14 @@ class Config(ConfigSection):
         return Cluster.parse(**self.cluster)
 
     @property
+    def workers(self) -> int:
+        """How many there are; the cluster was read when this was made, and is not read again for a number."""
+        return int(self.cluster.get("workers", Cluster.workers))
+
+    @property
     def batch(self) -> int:
         """Samples of one worker's mini-batch."""
-        workers = self.cluster_value().workers
+        workers = self.workers
         if self.data.global_batch is None:
             batch = self.data.batch or 32
             if self.scale.batch == "none":
@@ -79,7 +84,7 @@ class Config(ConfigSection):
     @property
     def lr(self) -> float:
         """The learning rate, as scaled for the number of workers."""
-        ratio = self.cluster_value().workers / self.scale.workers
+        ratio = self.workers / self.scale.workers
         return self.optimizer.lr * {"none": 1.0, "linear": ratio, "inverse": 1 / ratio}[self.scale.lr]
 
     def plain(self) -> dict[str, Any]:

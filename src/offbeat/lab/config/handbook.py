@@ -38,7 +38,7 @@ _SECTIONS = {
     "task": "What is trained. Further keys are the options of the task that is named ([tasks.md](tasks.md)); `data` is "
     "a word, too.",
     "solver": "By which rule. Further keys are its hyper-parameters ([solvers.md](solvers.md)) and, with a parameter "
-    "server, `clip` (a word, too), `clip_at` and `introduce`.",
+    "server, `clip` (a word, too), `clip_at`, `introduce` and `overlap`.",
     "optimizer": "What makes a step of a gradient. Further keys are those of the optimizer (`momentum`, "
     "`weight_decay`, `betas`).",
     "cluster": "By whom: [clusters.md](clusters.md).",

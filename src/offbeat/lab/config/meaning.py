@@ -56,9 +56,14 @@ MEANING: Mapping[str, tuple[str, str]] = {
         "['3x for exp(20s) every exp(200s)']",
     ),
     "cluster.cores": (
-        "of each node, shared equally by its workers that compute; one for each worker unless given",
+        "of each node, shared by its workers that compute; one for each worker unless given",
         "2",
     ),
+    "cluster.cores_for": (
+        "what needs a core: computing, or everything on one machine, messages and the server, too",
+        "everything",
+    ),
+    "cluster.slice": ("how long one keeps a core while others wait for it; 0: equal shares at every moment", "4ms"),
     "cluster.loss": (
         "workers that are lost at random and come back",
         "['every exp(1h), back after lognormal(60s, 30s)']",
@@ -112,6 +117,7 @@ MEANING: Mapping[str, tuple[str, str]] = {
     "ray.transport": ("how vectors travel: over sockets of our own, or through Ray's calls", "actor"),
     "ray.encryption": ("of vectors on their way; auto: where they cross machines", "off"),
     "ray.shared_memory": ("whether vectors of workers on the server's machine go through memory", "off"),
+    "ray.allreduce": ("who sums in all-reduce methods: the server, or workers among themselves by gloo", "gloo"),
     "ray.shards": ("in how many parts the server's vectors lie, each in a process of its own", "4"),
     "ray.cpus": ("set aside for each worker", "2"),
     "ray.gpus": ("set aside for each worker", "1"),
@@ -123,7 +129,13 @@ MEANING: Mapping[str, tuple[str, str]] = {
 }
 
 
-_YOUNG: Mapping[str, Any] = {"server.bandwidth": UNLIMITED, "server.sharing": "fifo", "server.shards": 1}
+_YOUNG: Mapping[str, Any] = {
+    "server.bandwidth": UNLIMITED,
+    "server.sharing": "fifo",
+    "server.shards": 1,
+    "cores_for": "computing",
+    "slice": "0s",
+}
 """What a cluster does not write unless it is set, and what it then is."""
 _KINDS = dict.fromkeys(("cores", "nodes", "racks"), "whole number") | {
     f"link.{name}": "text" for name in Links.__dataclass_fields__

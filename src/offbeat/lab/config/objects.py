@@ -9,7 +9,8 @@ from offbeat.core.solver import Solver
 from offbeat.core.task import Task
 from offbeat.lab.config.code import typed_in
 from offbeat.lab.config.config import Config
-from offbeat.solvers import STABILISERS, hyper_parameters
+from offbeat.lab.config.toml import to_toml
+from offbeat.solvers import OF_SERVERS, hyper_parameters
 
 _EPOCHS, _UPDATES = 5, 500
 _SOLVERS_OWN = ("solver", "optimizer", "schedule")
@@ -103,7 +104,17 @@ def given_as_objects(recorded: Mapping[str, Any]) -> list[str]:
 def say_objects(names: Sequence[str]) -> str:
     """`the task and the solver were given as Python objects`."""
     subject = " and ".join(f"the {name}" for name in names)
-    return f"{subject} {'were' if len(names) > 1 else 'was'} given as Python object{'s' * (len(names) > 1)}"
+    return f"{subject} {'were given as Python objects' if len(names) > 1 else 'was given as a Python object'}"
+
+
+def recorded_toml(recorded: Mapping[str, Any]) -> str:
+    """A recorded configuration, as `run` takes it back; where there are objects in it, it says so first."""
+    named = {k: v for k, v in recorded.items() if k != "from"}
+    if not (objects := given_as_objects(recorded)):
+        return to_toml(named)
+    said = say_objects(objects)
+    about = f"# {said[0].upper()}{said[1:]}: what is said of it here is for reading, and `run` refuses it.\n\n"
+    return about + to_toml({"objects": objects, **named})
 
 
 def solver_name(solver: Solver | type[Solver]) -> str:
@@ -115,7 +126,7 @@ def solver_name(solver: Solver | type[Solver]) -> str:
 def _options(solver: Solver) -> dict[str, str]:
     """Every option as it would be typed, and those of all solvers where they are set."""
     found = {k: repr(getattr(solver, k, None)) for k in hyper_parameters(type(solver))}
-    for name in (*STABILISERS, "schedule", "multipliers"):
+    for name in (*OF_SERVERS, "schedule", "multipliers"):
         usual = getattr(type(solver), name, None)
         if getattr(solver, name, usual) != usual:
             found[name] = repr(getattr(solver, name))

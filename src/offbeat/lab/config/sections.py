@@ -192,12 +192,13 @@ class LocalConfig(ConfigSection):
 class RayConfig(ConfigSection):
     """The ray engine: which cluster, where its processes are placed, and how their bytes travel."""
 
-    YOUNGER: ClassVar = ("shared_memory", "shards")
+    YOUNGER: ClassVar = ("shared_memory", "allreduce", "shards")
     """Settings that older runs do not know: while they are as they come, the address of a run stays what it was."""
     address: str | None = Field(None, min_length=1)
     transport: Literal["zmq", "actor"] = "zmq"
     encryption: Literal["auto", "on", "off"] = "auto"
     shared_memory: Literal["auto", "off"] = "auto"
+    allreduce: Literal["server", "gloo"] = "server"
     shards: int = Field(1, ge=1, le=1024)
     cpus: float = Field(1.0, ge=0, le=4096)
     gpus: float = Field(0.0, ge=0, le=64)

@@ -34,14 +34,20 @@ def parse_setting(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise ConfigError(f"--set takes key=value, such as optimizer.lr=0.1, got {text!r}")
+    return key.strip(), parse_value(value, f"--set {key.strip()}")
+
+
+def parse_value(text: str, what: str) -> Any:
+    """A value as TOML has it; what is not TOML is taken as a string."""
     try:
-        return key.strip(), tomllib.loads(f"v = {value}")["v"]
+        found = tomllib.loads(f"v = {text}")
+        return found["v"] if len(found) == 1 else text.strip()
     except tomllib.TOMLDecodeError:
-        return key.strip(), value.strip()
+        return text.strip()
     except ValueError:  # Python reads whole numbers of at most 4,300 digits
-        raise ConfigError(f"--set {key.strip()} is a number that no setting can hold") from None
+        raise ConfigError(f"{what} is a number that no setting can hold") from None
     except RecursionError:
-        raise ConfigError(f"--set {key.strip()} is nested too deeply") from None
+        raise ConfigError(f"{what} is nested too deeply") from None
 
 
 def to_toml(values: Mapping[str, Any]) -> str:

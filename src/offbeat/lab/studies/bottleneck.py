@@ -43,7 +43,7 @@ def without_each(cluster: Cluster, batch: int = 1) -> Iterator[tuple[str, Cluste
     if cluster.memory > 0:
         yield "the passes over shared memory", replace(cluster, memory=0.0)
     if cluster.cores is not None:
-        yield "the cores, which workers share", replace(cluster, cores=None)
+        yield "the cores, which workers share", replace(cluster, cores=None, cores_for="computing", slice=ZERO)
     if cluster.loss:
         yield "losses", replace(cluster, loss=())
     even = in_step(cluster, batch)

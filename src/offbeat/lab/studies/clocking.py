@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict, Unpack, overload
+from typing import Any, Literal, TypedDict, Unpack, overload
 
 from offbeat.core.budget import Amount
 from offbeat.core.errors import ConfigError
@@ -15,6 +15,7 @@ from offbeat.lab.clusters import find_cluster
 from offbeat.lab.config import put
 from offbeat.lab.config.objects import solver_name
 from offbeat.lab.engines import ENGINES, entry
+from offbeat.lab.studies.dry_run import DryRun
 from offbeat.lab.studies.more_workers import ROUNDS, Scaling, parse_counts, scaling
 from offbeat.lab.studies.timing import rule_of, simulate
 from offbeat.lab.studies.timings import Timings
@@ -53,12 +54,31 @@ Solvers = SolverLike | Sequence[SolverLike]
 
 @overload
 def time(
-    solvers: Solvers = ..., cluster: ClusterLike = ..., *, workers: int | None = None, **words: Unpack[TimeWords]
+    solvers: Solvers = ...,
+    cluster: ClusterLike = ...,
+    *,
+    workers: int | None = None,
+    dry_run: Literal[False] = False,
+    **words: Unpack[TimeWords],
 ) -> Timings: ...
 @overload
 def time(
-    solvers: Solvers = ..., cluster: ClusterLike = ..., *, workers: Counts, **words: Unpack[TimeWords]
+    solvers: Solvers = ...,
+    cluster: ClusterLike = ...,
+    *,
+    workers: Counts,
+    dry_run: Literal[False] = False,
+    **words: Unpack[TimeWords],
 ) -> Scaling: ...
+@overload
+def time(
+    solvers: Solvers = ...,
+    cluster: ClusterLike = ...,
+    *,
+    workers: int | Counts | None = None,
+    dry_run: Literal[True],
+    **words: Unpack[TimeWords],
+) -> DryRun: ...
 def time(
     solvers: Solvers = "asgd",
     cluster: ClusterLike = None,
@@ -77,8 +97,9 @@ def time(
     batch: int = 1,
     seed: int = 0,
     settings: Mapping[str, Any] | None = None,
+    dry_run: bool = False,
     progress: bool | None = None,
-) -> Timings | Scaling:
+) -> Timings | Scaling | DryRun:
     """The clock alone, without gradients: throughput, staleness, idle time, queueing; `offbeat time` is the same.
 
     With several numbers of workers it is a `Scaling`: what more of them bring, where that ends, and why, as a figure.
@@ -103,14 +124,17 @@ def time(
         batch: samples of a mini-batch, where `compute` depends on them.
         seed: of everything random.
         settings: further keys of the cluster and of one solver: `{"cluster.feeder": "1ms", "solver.backups": 2}`.
+        dry_run: run nothing; return the rules, the budget and the whole cluster.
         progress: whether progress is shown; in a notebook and on a terminal unless given.
     """
     check_clock(engine)
     flags = {"compute": compute, "delay": delay, "latency": latency, "bandwidth": bandwidth, "service": service}
     counts = [] if workers is None else parse_counts(workers)
-    machines, options = _cluster(cluster, flags, with_server(settings, server), counts)
+    machines, options = _cluster(cluster, flags, _with_server(settings, server), counts)
     rules = _rules(solvers, options)
     nbytes = vector_bytes(size, parameters)
+    if dry_run:
+        return _would_run(rules, machines, counts, budget)
     quiet = not (watched() if progress is None else progress)
     if not isinstance(workers, int | None):
         limit = None if budget is None else _limit(budget)
@@ -140,7 +164,7 @@ def _limit(budget: str | Amount) -> dict[str, Any]:
     return {amount.unit: int(amount.count) if amount.unit == "updates" else amount.count}
 
 
-def with_server(settings: Mapping[str, Any] | None, bandwidth: str | None) -> dict[str, Any]:
+def _with_server(settings: Mapping[str, Any] | None, bandwidth: str | None) -> dict[str, Any]:
     """The settings, and the bandwidth of the server's link if it was given as a word."""
     return {**({} if bandwidth is None else {"cluster.server.bandwidth": bandwidth}), **(settings or {})}
 
@@ -205,24 +229,19 @@ def _rules(solvers: Solvers, options: dict[str, Any]) -> dict[str, Solver]:
     return made
 
 
-def what_would_run(
-    solvers: Solvers,
-    cluster: ClusterLike,
-    budget: str | Amount | None,
-    flags: Mapping[str, Any],
-    settings: Mapping[str, Any],
-    workers: int | Counts | None = None,
-) -> dict[str, Any]:
-    """The rules, the budget and the whole cluster, without running anything."""
-    counts = [] if workers is None else parse_counts(workers)
-    machines, options = _cluster(cluster, flags, settings, counts)
+def _would_run(
+    rules: Mapping[str, Solver], machines: Cluster, counts: Sequence[int], budget: str | Amount | None
+) -> DryRun:
+    """The rules, the budget and the whole cluster."""
     told = {f"cluster.{key}": value for key, value in machines.to_dict().items()}
     if len(counts) > 1:
         told["cluster.workers"] = counts
-    return {"solvers": ", ".join(_rules(solvers, options)), "budget": _said(budget, counts), **told}
+    return DryRun({"solvers": ", ".join(rules), "budget": _said(budget, counts), **told})
 
 
 def _said(budget: str | Amount | None, counts: Sequence[int]) -> str:
     if budget is None and len(counts) > 1:
         return f"{ROUNDS} gradients of each worker"
-    return str(Amount.parse(_BUDGET if budget is None else budget, "budget"))
+    amount = Amount.parse(_BUDGET if budget is None else budget, "budget")
+    _limit(amount)  # which refuses what the clock cannot count
+    return str(amount)

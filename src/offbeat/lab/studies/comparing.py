@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import pyarrow as pa
 
@@ -13,9 +13,10 @@ from offbeat.core.budget import Target
 from offbeat.core.errors import ConfigError
 from offbeat.core.task import Task
 from offbeat.folders.run_files import RunFiles
-from offbeat.lab.arguments import ClusterLike, SolverLike, Words, check_words, said
+from offbeat.lab.arguments import ClusterLike, SolverLike, StudyWords, Words, check_words, said
 from offbeat.lab.runs.folder import metrics_table
 from offbeat.lab.studies.compare import SolverLine, Spread, fairness, plan_comparison, summarise
+from offbeat.lab.studies.dry_run import DryRun
 from offbeat.lab.studies.places import HOW, Where, take_address
 from offbeat.lab.studies.study import Study, ended
 from offbeat.lab.studies.sweep import seeds_of
@@ -89,9 +90,34 @@ class Comparison(Study):
         return said + "".join(html_table(t.columns, t.rows) for t in tables)
 
 
+Solvers = str | Sequence[SolverLike]
+
+
+@overload
 def compare(
     task: str | Path | Task,
-    solvers: str | Sequence[SolverLike] = USUAL,
+    solvers: Solvers = USUAL,
+    cluster: ClusterLike = None,
+    *,
+    seeds: int | Sequence[int] = 1,
+    target: str | None = None,
+    dry_run: Literal[False] = False,
+    **words: Unpack[StudyWords],
+) -> Comparison: ...
+@overload
+def compare(
+    task: str | Path | Task,
+    solvers: Solvers = USUAL,
+    cluster: ClusterLike = None,
+    *,
+    seeds: int | Sequence[int] = 1,
+    target: str | None = None,
+    dry_run: Literal[True],
+    **words: Unpack[StudyWords],
+) -> DryRun: ...
+def compare(
+    task: str | Path | Task,
+    solvers: Solvers = USUAL,
     cluster: ClusterLike = None,
     *,
     seeds: int | Sequence[int] = 1,
@@ -101,10 +127,11 @@ def compare(
     on: str = "here",
     cpus: float | None = None,
     again: bool = False,
+    dry_run: bool = False,
     progress: bool | None = None,
     settings: Mapping[str, Any] | None = None,
     **words: Unpack[Words],
-) -> Comparison:
+) -> Comparison | DryRun:
     """Solvers side by side on one task and cluster, in processes; `offbeat compare` with the same words is the same.
 
     Plain SGD gets one worker, without delay and network. What is done is not run again; Ctrl-C saves what there is and
@@ -123,25 +150,24 @@ def compare(
             another.)
         cpus: of the Ray cluster, set aside for each run; 1 unless given.
         again: run anew what is finished.
+        dry_run: run and write nothing; return what would run, with disk and time.
         progress: whether progress is shown; in a notebook and on a terminal unless given.
         settings: any keys, as in `offbeat.train`; for one solver alone as `{"sync:optimizer.lr": 0.2}`.
         words: all others are those of `offbeat.train`: `budget`, `batch`, `lr`, `engine`, ...
     """
-    check_words(
-        "compare",
-        words,
-        ("solvers", "seeds", "target", "out", *HOW),
-    )
+    check_words("compare", words, ("solvers", "seeds", "target", "out", *HOW))
     where = Where(on, processes, take_address(on, words), cpus)
     values, given = said(task, cluster, words)
     made = plan(values, solvers, seeds, target or words.get("until"), out, settings, given.task)
+    if dry_run:
+        return made.would_run(where)
     made.run_in_python("comparing", where, again, progress)
     return made
 
 
 def plan(
     values: Mapping[str, Any],
-    solvers: str | Sequence[SolverLike],
+    solvers: Solvers,
     seeds: int | Sequence[int],
     target: str | None,
     out: str | Path | None,

@@ -1,15 +1,19 @@
 """What a run would take: memory, disk and time, from a few real gradients."""
 
 import time
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from offbeat.core.bits import usual_torch
 from offbeat.core.feed import Feed
 from offbeat.core.units import format_size
-from offbeat.lab.config import Config, to_toml
+from offbeat.lab.config.objects import recorded_toml
 from offbeat.lab.runs.conditions import cores
-from offbeat.lab.runs.plan import Plan, build
-from offbeat.lab.studies.study import Study
+from offbeat.lab.runs.plan import Plan
+from offbeat.lab.studies.dry_run import DryRun
+
+if TYPE_CHECKING:
+    from offbeat.lab.studies.study import Study
 
 _PROBES = 3
 _ROW_BYTES = 60  # of the trace on disk, compressed; measured on ASGD runs
@@ -44,14 +48,13 @@ def expected_gradients(plan: Plan) -> float | None:
     return sum(amount.count / t for t in per_worker if t > 0) or None
 
 
-def estimate(config: Config, pool: int | None = None) -> dict[str, Any]:
-    """What `offbeat run` would do, without doing it."""
-    plan = build(config)
+def estimate(plan: Plan, folder: Path | None, pool: int | None = None) -> DryRun:
+    """What `offbeat run` would do, without doing it; without a folder, in memory."""
     one = gradient_seconds(plan, plan.feed())
     count = expected_gradients(plan)
     threads = 1 if plan.cluster.workers == 1 else min(max(pool if pool is not None else cores(), 1), cores())
     vectors = plan.cluster.workers + 2 * threads + 8
-    return {
+    facts = {
         "task": plan.task.name,
         "solver": plan.solver_name,
         "workers": plan.cluster.workers,
@@ -63,12 +66,13 @@ def estimate(config: Config, pool: int | None = None) -> dict[str, Any]:
         "memory": f"about {format_size(_round(vectors * plan.task.nbytes))} of vectors",
         "disk": f"about {format_size(_round(_disk(plan, count)))}",
         "wall_time": "unknown" if count is None else f"about {_seconds(count * one / threads)} on {threads} threads",
-        "folder": f"runs/{plan.key}",
-        "configuration": "\n" + to_toml(config.plain()),
+        "folder": "none: it stays in memory" if folder is None else str(folder),
+        "configuration": "\n" + recorded_toml(plan.config),
     }
+    return DryRun(facts)
 
 
-def estimate_study(study: Study, done: int, processes: int) -> dict[str, Any]:
+def estimate_study(study: "Study", done: int, processes: int) -> DryRun:
     """Cells, time and disk of a sweep or comparison, from one gradient of each distinct task and batch."""
     known: dict[str, float] = {}
     total = disk = 0.0
@@ -86,7 +90,7 @@ def estimate_study(study: Study, done: int, processes: int) -> dict[str, Any]:
             unknown_cells += 1
         else:
             total += count * known[key]
-    return {
+    facts = {
         "cells": len(study.cells),
         "done": done,
         "to_run": len(study.cells) - done,
@@ -97,6 +101,7 @@ def estimate_study(study: Study, done: int, processes: int) -> dict[str, Any]:
         "disk": f"about {format_size(_round(disk))}",
         "folder": str(study.folder),
     }
+    return DryRun(facts)
 
 
 def _disk(plan: Plan, count: float | None) -> float:

@@ -13,6 +13,8 @@ import pyarrow as pa
 
 from offbeat.core.errors import OffbeatError, OffbeatWarning, StoreError
 from offbeat.folders.made import RESULTS, tidy_results
+from offbeat.folders.opening import refuse_link
+from offbeat.folders.writing import make_way
 from offbeat.lab.runs.folder import Folder, metrics_table
 from offbeat.lab.runs.holding import Hold
 from offbeat.lab.runs.result import Run
@@ -21,6 +23,7 @@ from offbeat.lab.studies.places import Where
 from offbeat.progress import cells_progress, watched
 
 if TYPE_CHECKING:
+    from offbeat.lab.studies.dry_run import DryRun
     from offbeat.report.pages.page import Page
 
 FINISHED = ("done", "diverged")
@@ -103,6 +106,12 @@ class Study:
             for failure in failures:
                 warnings.warn(f"failed: {failure}", OffbeatWarning, stacklevel=3)
 
+    def would_run(self, where: Where = HERE) -> "DryRun":
+        """What would run and what it would take; nothing is run or written."""
+        from offbeat.lab.studies.estimate import estimate_study
+
+        return estimate_study(self, self.collect(), where.side_by_side(self.cells))
+
     def _write(self) -> None:
         table = self.rows()
         for key in self.keys:  # a key with values of several kinds becomes text
@@ -138,6 +147,12 @@ class Study:
     def runs(self) -> list[Run]:
         """Every run that came to an end."""
         return [Run.load(c.folder, task=c.objects.task) for c in self.cells if ended(c)]
+
+    def own_file(self, name: str) -> Path:
+        """Where a page or a picture of its own goes; neither its folder nor the file is a link to elsewhere."""
+        refuse_link(self.folder)
+        make_way(self.folder / name)
+        return self.folder / name
 
     def report(self, path: str | Path | None = None, **options: Any) -> "Page":
         """The page about all runs, written to `path` if one is given; options are those of `offbeat.report`."""

@@ -15,24 +15,25 @@ from dataclasses import dataclass
 from html import escape
 from math import prod
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 from offbeat.core.errors import ConfigError, unknown
 from offbeat.core.task import Task
 from offbeat.core.units import shown
-from offbeat.lab.arguments import ClusterLike, SolverLike, Words, check_words, said
-from offbeat.lab.config import NONE, Config, Objects, combinations, keys_of, make, merge, put
+from offbeat.lab.config import NONE, Config, Objects, combinations, make, put
 from offbeat.lab.runs.address import address
 from offbeat.lab.runs.plan import build
 from offbeat.lab.runs.ready import try_out, try_target
 from offbeat.lab.studies.cells import Cell
-from offbeat.lab.studies.places import HOW, Where, take_address
 from offbeat.lab.studies.study import Study, placed
 from offbeat.report.numbers import mean
 
 _SWEEP_KEYS = ("grid", "list", "seeds")
 MOST = 100_000
 """Cells of a sweep; each is a folder."""
+Grid = Mapping[str, Sequence[Any]]
+"""Lists of values, by key."""
+Points = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -73,56 +74,18 @@ class Sweep(Study):
         return said + html_table([*self.keys, score], [list(row.values()) for row in best]) if best else said
 
 
-def sweep(
-    task: str | Path | Task,
-    grid: Mapping[str, Sequence[Any]] | None = None,
-    solver: SolverLike | None = None,
-    cluster: ClusterLike = None,
-    *,
-    points: Sequence[Mapping[str, Any]] | None = None,
-    seeds: int | Sequence[int] | None = None,
-    out: str | Path | None = None,
-    processes: int | None = None,
-    on: str = "here",
-    cpus: float | None = None,
-    again: bool = False,
-    progress: bool | None = None,
-    settings: Mapping[str, Any] | None = None,
-    **words: Unpack[Words],
-) -> Sweep:
-    """A grid over any keys, times seeds; `offbeat sweep` of a file is the same. What is done is not run again.
-
-    Args:
-        task: as in `offbeat.train`, or a file with a [sweep] section (docs/runs.md).
-        grid: lists of values by key: `{"optimizer.lr": [0.01, 0.05], "solver.name": ["sync", "asgd"]}`.
-        solver: as in `offbeat.train`.
-        cluster: as in `offbeat.train`.
-        points: instead of a grid, the points one by one: `[{"optimizer.lr": 0.01, "data.batch": 8}, ...]`.
-        seeds: so many seeds each, or which; 1 unless given.
-        out: the folder of the sweep.
-        processes: runs side by side, all cores unless given.
-        on: where runs are computed: `"here"`, in processes of this machine, or `"ray"`, on the machines of a Ray
-            cluster, of which `address` says where it is. (`engine="ray"` is something else: real runs on Ray, one after
-            another.)
-        cpus: of the Ray cluster, set aside for each run; 1 unless given.
-        again: run anew what is finished.
-        progress: whether progress is shown; in a notebook and on a terminal unless given.
-        settings: any keys, as in `offbeat.train`, for all runs.
-        words: all others are those of `offbeat.train`: `budget`, `batch`, `lr`, `engine`, ...
-    """
-    check_words("sweep", words, ("grid", "points", "seeds", "out", *HOW))
-    where = Where(on, processes, take_address(on, words), cpus)
-    values, objects = said(task, cluster, words, settings, solver)
-    if grid is not None or points is not None:
-        values.setdefault("sweep", {}).pop("grid", None)
-        values["sweep"].pop("list", None)
+def say_what_is_swept(
+    values: dict[str, Any], grid: Grid | None, points: Points | None = None, seeds: int | Sequence[int] | None = None
+) -> None:
+    """Puts a grid, points or seeds that were said into the section [sweep], in place of the file's."""
     told = {"grid": grid or None, "list": points or None, "seeds": seeds}
-    merge(values, {"sweep": {k: _listed(v) for k, v in told.items() if v is not None}})
-    given = [word for word, value in {"solver": solver, **words}.items() if value is not None]
-    fixed = {*keys_of(given), *(settings or ())}
-    made = plan_sweep(values, out, task if isinstance(task, str | Path) else "the sweep", objects, fixed)
-    made.run_in_python("sweep", where, again, progress)
-    return made
+    section = values.setdefault("sweep", {})
+    if not isinstance(section, dict):
+        return  # refused where the section is read
+    if grid is not None or points is not None:
+        section.pop("grid", None)
+        section.pop("list", None)
+    section |= {k: _listed(v) for k, v in told.items() if v is not None}
 
 
 def plan_sweep(
@@ -140,7 +103,8 @@ def plan_sweep(
     base = dict(values)
     section = base.pop("sweep", None)
     if not isinstance(section, dict) or not section:
-        raise ConfigError(f"{what} has no [sweep] section with a grid or a list")
+        why = "it needs one, or a grid such as --grid optimizer.lr=0.01,0.1"
+        raise ConfigError(f"{what} has no [sweep] section with a grid or a list: {why}")
     for key in section:
         if key not in _SWEEP_KEYS:
             raise unknown("key", f"sweep.{key}", [f"sweep.{k}" for k in _SWEEP_KEYS])

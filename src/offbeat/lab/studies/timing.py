@@ -1,9 +1,7 @@
 """Timing without training: throughput, staleness, idle time and queueing of thousands of nodes."""
 
-import gc
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -14,6 +12,7 @@ import pyarrow as pa
 
 from offbeat import solvers
 from offbeat.core.budget import Amount, Budget
+from offbeat.core.collector import uncollected
 from offbeat.core.errors import ConfigError, unknown
 from offbeat.core.memory import require
 from offbeat.core.solver import Solver
@@ -80,7 +79,7 @@ def simulate(
     require(bytes_needed(plan, *limits), what, "use fewer workers or a smaller budget")
     started = time.perf_counter()
     found = None
-    with _uncollected():
+    with uncollected():
         if loop == "auto" and slotted.why_not(rule, machines) is None:
             found = _fast(plan, limits, progress)
         used = "slotted" if found is not None else "general"
@@ -100,18 +99,6 @@ def bytes_needed(plan: Plan, updates: float, seconds: float) -> int:
         gradients = min(gradients, seconds / one * workers if one else inf)
     of_each = _WORKER + plan.solver.bytes_a_peer * workers
     return int(min(workers * of_each + _ROW * min(gradients, 1e15), 1e18))
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Millions of objects without a cycle among them: looking for one would take longer than all the rest."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
 
 
 def rule_of(given: str | type[Solver], options: dict[str, Any]) -> Solver:
