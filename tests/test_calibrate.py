@@ -9,12 +9,13 @@ from offbeat.core.errors import ConfigError
 from offbeat.core.units import parse_duration
 from offbeat.engines.cluster import Cluster
 from offbeat.lab.config import make
-from offbeat.lab.fitting.evidence import Evidence, compute_times, messages
+from offbeat.lab.fitting.evidence import Evidence, compute_times
 from offbeat.lab.fitting.exchanges import fit_exchanges
+from offbeat.lab.fitting.transfers import transfers
 from offbeat.lab.runs.execute import execute
 from offbeat.lab.runs.folder import arrivals_table
 from offbeat.lab.runs.plan import build
-from offbeat.lab.studies.calibrate import calibrate
+from offbeat.lab.studies.calibrate import calibrate, machine
 from offbeat.lab.studies.prediction import check
 
 
@@ -184,5 +185,42 @@ def test_a_simulated_run_teaches_nothing_about_a_machine(tmp_path):
 
 
 def test_pieces_without_calls_give_no_latency():
-    assert messages([], [], 0.0).tolist() == []
+    assert transfers([], [], 0.0) == []
     assert compute_times([], Cluster(workers=1), 0) == []
+
+
+def test_what_a_crowd_needs_cores_for_is_found(tmp_path, monkeypatch):
+    """A machine whose cores are for everything, in turns, is told from one whose cores are for computing alone."""
+    local(monkeypatch)
+    words = {"engine": "local", "compute": "lognormal(5ms, 0.5ms)", "latency": "0.5ms", "service": "0.5ms", "cores": 2}
+    kinds = {"computing": {}, "everything": {"cores_for": "everything", "slice": "exponential(4ms)"}}
+    for name, how in kinds.items():
+        for workers in (1, 2, 5):
+            disguised(tmp_path / f"{name}-{workers}", workers=workers, updates=600, **words, **how)
+        found = calibrate([tmp_path / f"{name}-{workers}" for workers in (1, 2, 5)])
+        sharing = found.crowd.sharing
+        assert (sharing.cores, sharing.cores_for) == (2, name)
+        assert (found.cluster.cores, found.cluster.cores_for) == (2, name)
+        assert found.crowd.off < 0.05
+        if name == "everything":
+            assert 0.002 <= sharing.slice <= 0.008
+            assert found.cluster.slice.mean == sharing.slice
+            disguised(tmp_path / "other", workers=3, updates=400, solver="sync", **words, **how)
+            assert abs(check(found, tmp_path / "other")["samples_per_second"]["off_percent"]) < 6
+        else:
+            assert sharing.slice == 0
+    few = calibrate([tmp_path / "everything-2"])
+    assert few.cluster.cores_for == "everything"
+    assert "slice: likewise; equal shares are assumed" in few.unknown
+
+
+def test_what_a_machine_of_its_own_cannot_have_is_left_out(tmp_path, monkeypatch):
+    """A server with a link of its own is another machine: then cores are for computing."""
+    local(monkeypatch)
+    words = {"engine": "local", "compute": "5ms", "latency": "0.5ms", "service": "0.5ms"}
+    for workers in (1, 2):
+        disguised(tmp_path / f"{workers}", workers=workers, **words)
+    found = calibrate([tmp_path / "1", tmp_path / "2"])
+    theirs = Cluster.parse(workers=4, server={"bandwidth": "1Gbps"})
+    made = machine(found.computing, found.noise, found.exchanges, found.crowd.sharing, theirs)
+    assert (made.cores, made.cores_for, made.server) == (2, "computing", theirs.server)

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-import hosts
+from hosts import COUNT, hosts
+from offbeat.lab.validation.namespaces import address, obstacle
+from offbeat.lab.validation.ray_hosts import HEAD
 from processes import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -19,30 +21,34 @@ EACH, WORKERS = 20, 4
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    if (why := hosts.obstacle()) is not None:
+    if (why := obstacle()) is not None:
         assert not os.environ.get("OFFBEAT_REQUIRE_HOSTS"), why
         pytest.skip(why)
-    folder = Path("/tmp") / f"obr{os.getpid()}"  # short: Ray's sockets lie below
-    folder.mkdir()
-    made = hosts.Hosts(4, folder)
+    made = hosts()
+    made.folder.mkdir()
     try:
-        for k in range(1, 5):
+        made.open()
+        for k in range(1, COUNT + 1):
             made.start(k)
         yield made
     finally:
         made.close()
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(made.folder, ignore_errors=True)
 
 
-def run(cluster, scenario):
-    address = f"{cluster.address(1)}:{hosts.PORT}"
-    words = [sys.executable, HERE / "on_hosts.py", address, cluster.name, scenario]
+def outcome(cluster, scenario):
+    words = [sys.executable, HERE / "on_hosts.py", HEAD, cluster.name, scenario]
     done = cluster.run(1, *words, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def run(cluster, scenario, *, again=True):
+    """To its end. `again`: what has the same bits every time is computed again."""
+    found = outcome(cluster, scenario)
     print(scenario, found["incidents"])
     assert found["ended"] == "idle"
-    assert found["replayed"], "computed again from the journal, it has the same bits"
+    assert found["replayed"] or not again, "computed again from the journal, it has the same bits"
     assert found["once"], "no gradient counts twice"
     assert found["lost"] == 0
     return found
@@ -61,6 +67,55 @@ def test_a_run_on_four_hosts(cluster, scenario):
 
 def test_in_step_too(cluster):
     assert run(cluster, "sync")["updates"] == EACH
+
+
+def test_a_server_in_parts_on_several_hosts_has_the_bits_of_one(cluster):
+    found = run(cluster, "shards")
+    assert found["applied"] == [EACH] * WORKERS
+    assert found["encrypted"]
+    assert len({found["where"][rank] for rank in ("-1", "-2", "-3")}) > 1, "server and shards are not all on one host"
+    assert not found["incidents"]
+
+
+def test_a_shard_that_is_killed_takes_nothing_with_it(cluster):
+    found = run(cluster, "a shard killed")
+    assert found["applied"] == [EACH] * WORKERS
+    assert any("shard 0 of it was lost" in i for i in found["incidents"])
+
+
+def test_memory_that_all_share_is_found_within_one_host(cluster):
+    found = run(cluster, "hogwild", again=False)
+    assert found["applied"] == [EACH] * 2
+    assert found["nodes"] == [address(1)]
+
+
+def test_memory_that_all_share_is_not_found_across_hosts_and_that_is_said(cluster):
+    """Each host has two places; four workers ask for four."""
+    why = outcome(cluster, "hogwild, too many")["refused"]
+    assert "this method needs memory that all share: all on one machine" in why
+
+
+def test_workers_on_four_hosts_sum_among_themselves(cluster):
+    found = run(cluster, "gloo")
+    assert (found["updates"], found["applied"]) == (EACH, [EACH] * WORKERS)
+    assert len(found["nodes"]) == 4
+    assert not found["incidents"]
+
+
+def test_those_on_one_host_sum_first(cluster):
+    found = run(cluster, "gloo, some together")
+    assert found["applied"] == [EACH] * 6
+    assert len(set(found["where"].values())) == 4, "six workers on four hosts: some are together, some are not"
+
+
+@pytest.mark.parametrize("scenario", ["gloo, worker killed", "gloo, node lost"])
+def test_the_others_sum_on_without_who_is_lost(cluster, scenario):
+    found = run(cluster, scenario, again=False)
+    assert found["updates"] == EACH
+    assert sorted(found["applied"])[1:] == [EACH] * (WORKERS - 1)
+    assert sum("was lost" in i for i in found["incidents"]) == 1
+    if scenario == "gloo, node lost":
+        cluster.start(4)
 
 
 def test_a_server_that_is_killed_five_times_loses_nothing(cluster):
@@ -98,14 +153,14 @@ def test_the_workers_of_a_host_that_is_lost_go_on_elsewhere(cluster):
     assert lost
     assert all("restarted" in i for i in lost)
     assert found["short"] <= len(lost), "but for the gradients that went with it, everybody has done its part"
-    assert cluster.address(4) not in found["nodes"]
+    assert address(4) not in found["nodes"]
 
 
 def test_a_host_that_comes_brings_the_workers_that_are_wanted(cluster):
     """After the one before, three hosts are left."""
     found = run(cluster, "node comes")
     assert found["applied"] == [EACH] * 7
-    assert cluster.address(4) in found["nodes"]
+    assert address(4) in found["nodes"]
 
 
 def test_a_host_that_is_cut_off_for_good_is_done_without(cluster):
@@ -120,8 +175,7 @@ def test_a_host_that_is_cut_off_for_good_is_done_without(cluster):
 
 
 def test_a_driver_that_is_killed_leaves_nothing_on_any_host_and_its_run_goes_on(cluster, tmp_path):
-    address = f"{cluster.address(1)}:{hosts.PORT}"
-    words = ["run", "digits", "--engine", "ray", "--address", address, "--workers", 4, "--budget", "1000updates"]
+    words = ["run", "digits", "--engine", "ray", "--address", HEAD, "--workers", 4, "--budget", "1000updates"]
     offbeat = [sys.executable, "-m", "offbeat"]
     folder = tmp_path / "r"
     driver = cluster.popen(1, *offbeat, *words, "--out", folder, "--checkpoint-every", "1s", out=tmp_path / "out")
@@ -137,7 +191,7 @@ def test_a_driver_that_is_killed_leaves_nothing_on_any_host_and_its_run_goes_on(
     assert "equal, bit for bit" in done.stdout, done.stdout + done.stderr
     summary = json.loads((folder / "run.json").read_text())["summary"]
     machines, workers = summary["per_machine"], summary["per_worker"]
-    assert [m["machine"] for m in machines] == [cluster.address(k) for k in range(1, 5)]
+    assert [m["machine"] for m in machines] == [address(k) for k in range(1, 5)]
     assert [m["workers"] for m in machines] == [1] * 4
     for kind in ("present", "computing", "communicating", "waiting"):
         assert sum(m[kind] for m in machines) == pytest.approx(sum(w[kind] for w in workers))
@@ -156,8 +210,7 @@ grid = { "solver.name" = ["sync", "asgd"] }
 
 def test_a_sweep_loses_a_host_and_none_of_its_cells(cluster, tmp_path):
     (tmp_path / "grid.toml").write_text(GRID)
-    address = f"{cluster.address(1)}:{hosts.PORT}"
-    words = [sys.executable, "-m", "offbeat", "sweep", tmp_path / "grid.toml", "--on", "ray", "--address", address]
+    words = [sys.executable, "-m", "offbeat", "sweep", tmp_path / "grid.toml", "--on", "ray", "--address", HEAD]
     driver = cluster.popen(1, *words, "--out", tmp_path / "s", "--json", out=tmp_path / "out")
     until(lambda: running(cluster, "ray::CellHost", [4]) or driver.poll() is not None, "a cell on host 4")
     assert driver.poll() is None, (tmp_path / "out").read_text()
@@ -190,7 +243,7 @@ def test_what_one_host_lacks_is_said_with_its_address(cluster, tmp_path):
     none = tmp_path / "none" / "offbeat"
     none.mkdir(parents=True)
     (none / "__init__.py").write_text("raise ModuleNotFoundError(\"No module named 'offbeat'\")\n")
-    there = cluster.address(4)
+    there = address(4)
     refused(cluster, tmp_path, "picky:make", f"cannot be made on machine {there}: FileNotFoundError")
     for path, why in (
         (other.parent, f"machine {there} has other versions: offbeat 9.9 there"),
@@ -204,8 +257,7 @@ def test_what_one_host_lacks_is_said_with_its_address(cluster, tmp_path):
 
 
 def refused(cluster, folder, task, why):
-    address = f"{cluster.address(1)}:{hosts.PORT}"
-    words = [sys.executable, "-m", "offbeat", "run", task, "--engine", "ray", "--address", address, "--workers", 4]
+    words = [sys.executable, "-m", "offbeat", "run", task, "--engine", "ray", "--address", HEAD, "--workers", 4]
     done = cluster.run(
         1, *words, "--budget", "5updates", "--out", folder / "r", "--again", timeout=200, PYTHONPATH=str(folder)
     )

@@ -12,7 +12,7 @@ from offbeat.lab.config import make
 from offbeat.lab.fitting.evidence import Evidence, Series
 from offbeat.lab.runs.plan import build
 from offbeat.lab.validation.cases import CASES, chosen
-from offbeat.lab.validation.measuring import CaseRuns
+from offbeat.lab.validation.measuring import CaseRuns, Conditions
 from offbeat.lab.validation.outcome import Outcome, apart, mean
 from offbeat.lab.validation.predicting import Prediction, compare, half_width
 from offbeat.lab.validation.validate import Validation, load, validate
@@ -108,13 +108,13 @@ def test_a_truth_outside_is_said_so():
     row = Prediction("c", "predict", 2, "throughput", 100.0, 120.0, 0.01, 110.0, 130.0)
     assert (row.error, row.inside) == (pytest.approx(0.2), False)
     inside = msgspec.structs.replace(row, real=115.0)
-    about = {"when": "now", "cores": 2, "processor": "x", "load": [0.1, 0, 0]}
+    about = Conditions("now", 2, "x", [0.1, 0, 0])
     found = Validation("0", "local", 1.0, 2, "accuracy=0.9", about, about, ["f"], [row, inside])
     text = str(found)
     assert "| +20.0% | 1.0% | 110 to 130 | **no** |" in text
     assert "in **1 of 2, 50%**" in text
     assert "busy" not in text
-    busy = msgspec.structs.replace(found, before={**about, "load": [1.5, 0, 0]})
+    busy = msgspec.structs.replace(found, before=msgspec.structs.replace(about, load=[1.5, 0, 0]))
     assert "**The machine was busy" in str(busy)
 
 

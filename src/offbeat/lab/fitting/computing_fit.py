@@ -16,6 +16,20 @@ _SHARED = ("local", "debug")
 """Engines whose workers share the cores of one machine."""
 
 
+def shares_cores(e: Evidence) -> bool:
+    return e.kind in _SHARED
+
+
+def crowded(e: Evidence, cores: int) -> bool:
+    """More workers than the machine has cores."""
+    return shares_cores(e) and e.workers > cores
+
+
+def uncrowded(evidence: Sequence[Evidence], cores: int) -> list[Evidence]:
+    """Runs whose every worker has a core of its own; all of them where none has."""
+    return [e for e in evidence if not crowded(e, cores)] or list(evidence)
+
+
 @dataclass(frozen=True)
 class ComputingFit:
     """Seconds of a batch on a core of its own: base + per_sample * batch, divided by the worker's speed."""
@@ -25,7 +39,7 @@ class ComputingFit:
     speeds: Mapping[int, float]
     """Of workers that are clearly faster (above 1) or slower; 1 for all others."""
     cores: float | None
-    """What the workers of one machine share; None where they share nothing."""
+    """By how much crowds are slowed, as if computing alone shared so many; None where workers share nothing."""
     batch: int | None
     """The usual batch of what was measured."""
     unknown: tuple[str, ...] = field(default=())
@@ -44,21 +58,18 @@ def crowding(workers: int, cores: float | None) -> float:
 def fit_computing(evidence: Sequence[Evidence], cores: int) -> ComputingFit:
     """From runs of one model. `cores` are the machine's, where runs cannot tell how many their workers have shared."""
     speeds = _speeds(evidence)
-    shared = [e for e in evidence if e.kind in _SHARED]
-    crowded = [e for e in shared if e.workers > cores]
-    free = [e for e in evidence if e not in crowded]
-    base, per_sample, unknown = _by_batch(free or crowded, speeds)
+    shared = [e for e in evidence if shares_cores(e)]
+    crowds = [e for e in shared if crowded(e, cores)]
+    free = [e for e in evidence if not crowded(e, cores)]
+    base, per_sample, unknown = _by_batch(free or crowds, speeds)
     found: float | None = float(cores) if shared else None
     if not free:
         # As if they had shared what the machine has.
-        alone = cores / fmean(e.workers for e in crowded)
+        alone = cores / fmean(e.workers for e in crowds)
         base, per_sample = base * alone, per_sample * alone
-        unknown += (f"core sharing: all runs have more workers than cores; {cores} cores are assumed",)
-    elif crowded:
-        takes = [base + per_sample * (e.batch or 0) for e in crowded]
-        found = fmean(e.workers * t / _mean(e, speeds) for e, t in zip(crowded, takes, strict=True))
-    elif shared:
-        unknown += (f"core sharing: no run has more workers than cores; {cores} cores are assumed",)
+    elif crowds:
+        takes = [base + per_sample * (e.batch or 0) for e in crowds]
+        found = fmean(e.workers * t / _mean(e, speeds) for e, t in zip(crowds, takes, strict=True))
     sizes = [e.batch for e in evidence if e.batch]
     return ComputingFit(base, per_sample, speeds, found, int(median(sizes)) if sizes else None, unknown)
 

@@ -1,6 +1,5 @@
 """What a real run or a recording tells about a cluster: times of gradients, of messages, of sums and of the server."""
 
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -16,15 +15,14 @@ from offbeat.engines.cluster import Cluster
 from offbeat.folders.description import ENDED
 from offbeat.folders.recordings import Recording
 from offbeat.folders.run_files import RunFiles, rows
+from offbeat.lab.fitting.transfers import Row, Transfer, transfers, unqueued
 from offbeat.solvers import SOLVERS, solver_class
 
 WARM = 3  # first gradients of a worker, slower than all others
 FEWEST = 20
-_HELD = 0.001  # seconds that the server holds a gradient back, beyond its service, until it counts as held
 _FLOAT = 4  # bytes
 
 Floats = NDArray[np.float64]
-Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -73,6 +71,12 @@ class Evidence:
     """Seconds from a gradient to the next one, where workers share a vector without a lock: an add and a read."""
     rate: float | None = None
     """Samples a second."""
+    moved: Sequence[Transfer] = ()
+    """Messages that crossed machines, one by one; none of a run on one machine."""
+    cluster: Cluster | None = None
+    """What a run was configured with: its delays and events."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of its solver."""
 
     @property
     def batch(self) -> int | None:
@@ -102,6 +106,7 @@ def of_run(run: RunFiles) -> Evidence:
     calls = [e for e in rows(run.arrivals(), "time", "what", "worker") if e["what"] == "call"]
     served = (run.summary["server_busy_share"] or 0.0) * (run.seconds or 0.0) if calls else 0.0
     asks = solver_class(run.solver).asks if run.solver in SOLVERS else frozenset()
+    moved = [] if overlaps(run) else transfers(useful, calls, served / len(calls) if calls else 0.0)
     return Evidence(
         run.name,
         run.info.engine,
@@ -110,12 +115,15 @@ def of_run(run: RunFiles) -> Evidence:
         run.solver,
         f"{run.task} ({run.info.task.get('parameters') or '?'} parameters)",
         _nbytes(run, len(calls)),
-        messages(useful, calls, served / len(calls) if calls else 0.0),
+        unqueued(moved),
         served,
         len(calls),
         sums(useful, cluster.workers) if AllReduce in asks and not calls else np.zeros(0),
         turns(useful) if _shares_freely(run) else np.zeros(0),
         run.summary["samples_per_second"],
+        moved if _crosses_machines(run) else (),
+        cluster,
+        {name: value for name, value in run.config.get("solver", {}).items() if name != "name"},
     )
 
 
@@ -139,6 +147,11 @@ def cluster_of(run: RunFiles) -> Cluster:
         return Cluster.parse(**run.config.get("cluster", {}))
     except TypeError as e:
         raise StoreError(f"{run.path} has a cluster of another kind: {e}") from None
+
+
+def _crosses_machines(run: RunFiles) -> bool:
+    """Whether it ran on a cluster that was there; a Ray of its own is on one machine."""
+    return run.info.engine == "ray" and bool(run.config.get("ray", {}).get("address"))
 
 
 def _shares_freely(run: RunFiles) -> bool:
@@ -175,27 +188,10 @@ def compute_times(gradients: Sequence[Row], cluster: Cluster, seed: int) -> list
     return found
 
 
-def messages(gradients: Sequence[Row], calls: Sequence[Row], service: float) -> Floats:
-    """Seconds one way: from computed to heard at the server, and from served to begun with the next.
-
-    Messages that found the server busy have waited besides, and are left out. A gradient that the server held back was
-    served when it was applied.
-    """
-    ways: list[float] = []
-    everybody = sorted(c["time"] for c in calls)
-    for worker in sorted({r["worker"] for r in gradients}):
-        heard = [c["time"] for c in calls if c["worker"] == worker]
-        mine = sorted((r for r in gradients if r["worker"] == worker), key=lambda r: r["started"])
-        for row, after in pairwise(mine):
-            k = bisect_left(heard, row["computed"])
-            if k == len(heard) or heard[k] > after["started"]:
-                continue
-            before = bisect_left(everybody, heard[k]) - 1
-            if before < 0 or everybody[before] + service <= row["computed"]:
-                ways.append(heard[k] - row["computed"])
-            held = row["time"] - heard[k] > max(3 * service, _HELD)
-            ways.append(max(0.0, after["started"] - (row["time"] if held else heard[k] + service)))
-    return np.array(ways)
+def overlaps(run: RunFiles) -> bool:
+    """Whether its workers computed while their messages were under way: then nothing began with an answer."""
+    solver = run.config.get("solver")
+    return isinstance(solver, dict) and solver.get("overlap") in (True, "True")  # as a setting, or of an object
 
 
 def sums(gradients: Sequence[Row], workers: int) -> Floats:

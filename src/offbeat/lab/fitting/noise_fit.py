@@ -46,7 +46,8 @@ class NoiseFit:
     """Standard deviation, over mean, of equal runs; 0 where there are none."""
 
 
-def fit_noise(evidence: Sequence[Evidence]) -> NoiseFit:
+def fit_noise(evidence: Sequence[Evidence], equal: Sequence[Evidence] | None = None) -> NoiseFit:
+    """`equal`: among which equal runs are looked for; the same unless given."""
     series = [s for e in evidence for s in e.series if len(s.usual) > 2]
     acf, bound = autocorrelation(series)
     spells = None
@@ -57,7 +58,7 @@ def fit_noise(evidence: Sequence[Evidence]) -> NoiseFit:
     if spells is not None:
         logs = np.concatenate([np.log(s.usual) - np.log(s.usual).mean() for s in series])
         spread = float(np.sqrt(np.expm1(logs.var() * (1 - spells.explained))))
-    return NoiseFit(spread, acf, bound, spells, between_equal_runs(evidence))
+    return NoiseFit(spread, acf, bound, spells, between_equal_runs(evidence if equal is None else equal))
 
 
 def autocorrelation(series: Sequence[Series], lags: int = LAGS) -> tuple[Floats, float]:

@@ -6,7 +6,7 @@ from itertools import zip_longest
 from offbeat.core.errors import ConfigError
 from offbeat.engines.replay import SERIAL
 from offbeat.folders.run_files import RunFiles, rows
-from offbeat.lab.fitting.evidence import cluster_of
+from offbeat.lab.fitting.evidence import cluster_of, overlaps
 from offbeat.solvers import SOLVERS, solver_class
 
 
@@ -18,6 +18,10 @@ def played_times(run: RunFiles) -> list[list[float]]:
     """
     if run.solver not in SOLVERS or not solver_class(run.solver).asks <= SERIAL:
         raise ConfigError(f"{run.path}: only of rules whose workers ask for gradients and the server, got {run.solver}")
+    if overlaps(run):
+        raise ConfigError(
+            f"{run.path}: its workers computed while messages were under way, so its times cannot be played"
+        )
     workers = cluster_of(run).workers
     heard: list[list[float]] = [[] for _ in range(workers)]
     for entry in rows(run.arrivals(), "time", "what", "worker"):

@@ -9,14 +9,16 @@ import numpy as np
 
 from offbeat.core.errors import ConfigError
 from offbeat.core.units import counted, format_duration, format_rate
-from offbeat.engines.cluster import Cluster, PerWorker, Slowness, Speed
+from offbeat.engines.cluster import Cluster, PerWorker, ServerMachine, Slowness, Speed
 from offbeat.engines.cluster.batch_times import PerSample
-from offbeat.engines.cluster.distributions import Constant, Exponential, Lognormal
+from offbeat.engines.cluster.distributions import ZERO, Constant, Exponential, Lognormal
+from offbeat.engines.cluster.server import ONE_SERVER
 from offbeat.folders.recordings import is_recording, read_recording
 from offbeat.folders.run_files import RunFiles
 from offbeat.lab.clusters import FORMAT
 from offbeat.lab.config import to_toml
-from offbeat.lab.fitting.computing_fit import ComputingFit, fit_computing
+from offbeat.lab.fitting.computing_fit import ComputingFit, fit_computing, uncrowded
+from offbeat.lab.fitting.crowd_fit import CrowdFit, Sharing, fit_crowd
 from offbeat.lab.fitting.evidence import Evidence, cluster_of, of_recording, of_run
 from offbeat.lab.fitting.exchanges import Exchanges, fit_exchanges
 from offbeat.lab.fitting.noise_fit import FittedSpells, NoiseFit, fit_noise
@@ -35,6 +37,7 @@ class Calibration:
     computing: ComputingFit
     noise: NoiseFit
     exchanges: Exchanges
+    crowd: CrowdFit
 
     @property
     def model(self) -> str:
@@ -46,7 +49,7 @@ class Calibration:
         """What the runs cannot tell, in words."""
         others = sorted({e.model for e in self.evidence} - {self.model})
         found = [f"compute of {name}: it is fitted to {self.model}" for name in others]
-        found += [*self.computing.unknown, *self.exchanges.unknown]
+        found += [*self.computing.unknown, *self.crowd.unknown, *self.exchanges.unknown]
         if not self.noise.between:
             found.append("the noise between equal runs: no two are equal")
         return found
@@ -88,13 +91,29 @@ def _evidence(path: Path, steps: str | None) -> Evidence:
 
 def fit(evidence: Sequence[Evidence], described: Cluster | None = None) -> Calibration:
     """A fit of each part. `described` is the cluster that a single run was configured with: delays and events stay."""
-    mine = [e for e in evidence if e.model == evidence[0].model]
-    computing, noise, exchanges = fit_computing(mine, cores()), fit_noise(evidence), fit_exchanges(evidence)
+    there = cores()
+    apart = {e.model: _apart(e.model, evidence, there) for e in evidence}
+
+    def crowd_of(sharing: Sharing, e: Evidence) -> Cluster:
+        return machine(*apart[e.model], sharing, e.cluster or Cluster(workers=e.workers))
+
+    crowd = fit_crowd(evidence, there, crowd_of)
+    fitted = apart[evidence[0].model]
     theirs = described or Cluster(workers=max(e.workers for e in evidence))
-    return Calibration(machine(computing, noise, exchanges, theirs), evidence, computing, noise, exchanges)
+    return Calibration(machine(*fitted, crowd.sharing, theirs), evidence, *fitted, crowd)
 
 
-def machine(computing: ComputingFit, noise: NoiseFit, exchanges: Exchanges, theirs: Cluster) -> Cluster:
+def _apart(model: str, evidence: Sequence[Evidence], there: int) -> tuple[ComputingFit, NoiseFit, Exchanges]:
+    """What can be told of each worker alone. Where cores are shared, messages and noise are not their own."""
+    mine = [e for e in evidence if e.model == model]
+    others = [e for e in evidence if e.model != model]
+    alone = uncrowded([*mine, *others], there)
+    return fit_computing(mine, there), fit_noise(uncrowded(mine, there), evidence), fit_exchanges(alone)
+
+
+def machine(
+    computing: ComputingFit, noise: NoiseFit, exchanges: Exchanges, sharing: Sharing | None, theirs: Cluster
+) -> Cluster:
     """The machine that was fitted, with the workers, delays and events of a cluster that is to be predicted."""
     slow = None if noise.spells is None else _slowness(noise.spells)
     # The mean that was measured has slow times in it: this is that of the others.
@@ -108,17 +127,30 @@ def machine(computing: ComputingFit, noise: NoiseFit, exchanges: Exchanges, thei
         compute=(PerWorker(times),),
         speed=tuple(Speed(_rounded(s), (w,)) for w, s in computing.speeds.items() if w < theirs.workers),
         slow=() if slow is None else (slow,),
-        cores=None if computing.cores is None else max(1, round(computing.cores)),
+        **_shared(sharing, theirs),
         latency=_rounded(exchanges.latency),
         bandwidth=_rounded(exchanges.bandwidth),
         service=Constant(_rounded(exchanges.service)),
+        server=theirs.server if exchanges.server is None else _link_of(exchanges.server),
         memory=_rounded(exchanges.memory),
     )
+
+
+def _shared(sharing: Sharing | None, theirs: Cluster) -> dict[str, Any]:
+    if sharing is None:
+        return {"cores": None, "cores_for": "computing", "slice": ZERO}
+    one_machine = theirs.server == ONE_SERVER and (theirs.nodes or 1) == 1
+    turns = Exponential(_rounded(sharing.slice)) if sharing.slice else ZERO
+    return {"cores": sharing.cores, "cores_for": sharing.cores_for if one_machine else "computing", "slice": turns}
 
 
 def _slowness(found: FittedSpells) -> Slowness:
     lasts, every = Exponential(_rounded(found.slow_seconds)), Exponential(_rounded(found.usual_seconds))
     return Slowness(_rounded(found.factor), lasts, every)
+
+
+def _link_of(found: ServerMachine) -> ServerMachine:
+    return replace(found, bandwidth=_rounded(found.bandwidth))
 
 
 def _rounded(value: float) -> float:
@@ -135,7 +167,7 @@ def as_toml(found: Calibration) -> str:
         "batch": found.computing.batch,
         "noise": round(noise.spread, 4),
         "autocorrelation": round(float(noise.autocorrelation[0]), 4) if len(noise.autocorrelation) else None,
-        "cores": None if found.computing.cores is None else round(found.computing.cores, 2),
+        "crowds_off": None if found.crowd.off is None else round(found.crowd.off, 4),
         "between_runs": round(noise.between, 4),
         "unknown": found.unknown,
     }
@@ -156,18 +188,22 @@ def parts(found: Calibration) -> list[tuple[str, str, str]]:
         ),
         ("noise", f"{n.spread:.1%} of the mean", gradients),
     ]
-    if c.cores is not None:
-        rows.append(("cores shared by the workers", f"{c.cores:.2f}", "runs with more workers than cores"))
+    if (s := found.crowd.sharing) is not None:
+        how = f"in slices of {format_duration(_rounded(s.slice))}" if s.slice else "equally"
+        rows.append((f"cores for {s.cores_for}", f"{s.cores}, shared {how}", "runs with more workers than cores"))
     rows += [(f"speed of worker {w}", f"{s:.2f}", gradients) for w, s in c.speeds.items()]
     if n.spells is not None:
-        s = n.spells
-        spells = f"{s.factor:.2f} times as slow for {s.slow_seconds:.3g} s, after {s.usual_seconds:.3g} s without"
+        t = n.spells
+        spells = f"{t.factor:.2f} times as slow for {t.slow_seconds:.3g} s, after {t.usual_seconds:.3g} s without"
         rows.append(("slow spells", spells, gradients))
     if calls or sums:
         told = f"{counted(calls, 'message')}, {counted(sums, 'sum')}"
         rows.append(("latency, each way", format_duration(_rounded(x.latency)), told))
         if np.isfinite(x.bandwidth):
             rows.append(("bandwidth", format_rate(_rounded(x.bandwidth)), told))
+        if x.server is not None:
+            how = "one message after another" if x.server.sharing == "fifo" else "all at once, in equal shares"
+            rows.append(("the server's own link", f"{format_rate(_rounded(x.server.bandwidth))}, {how}", told))
     if calls:
         rows.append(("service", format_duration(_rounded(x.service)), counted(calls, "message")))
     if turns:

@@ -45,7 +45,7 @@ def check(found: Calibration, path: Path, target: str | None = None, *, trust: b
 
 def predict(found: Calibration, run: RunFiles, seed: int) -> Run:
     """The same configuration on the fitted machine, in virtual time. It trusts the folder: ask before."""
-    theirs = machine(found.computing, found.noise, found.exchanges, cluster_of(run))
+    theirs = machine(found.computing, found.noise, found.exchanges, found.crowd.sharing, cluster_of(run))
     values = {**run.config, "engine": "sim", "cluster": theirs.to_dict(), "seed": seed}
     for section in ("local", "ray"):
         values.pop(section, None)

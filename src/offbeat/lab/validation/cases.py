@@ -1,12 +1,15 @@
 """The fixed set of real configurations that a validation runs, in two halves: to fit to, and to predict."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from offbeat.core.errors import unknown
 
 TARGET = "accuracy=0.9"
 LENET, MLP = "lenet5", "mlp"
+Half = Literal["fit", "predict"]
+"""What a case is for."""
 
 
 class Crowd(NamedTuple):
@@ -22,8 +25,7 @@ class RealCase:
 
     name: str
     solver: str
-    half: str
-    """"fit" or "predict"."""
+    half: Half
     crowd: Crowd
     batch: int = 64
     model: str = LENET
@@ -31,6 +33,16 @@ class RealCase:
 
     def workers(self, cores: int) -> int:
         return self.crowd.times * cores + self.crowd.more
+
+    @property
+    def place(self) -> object:
+        """Where it runs: what was fitted elsewhere says nothing about it. One place for all on this machine."""
+        return None
+
+    @property
+    def trained(self) -> object:
+        """What is trained: compute times of anything else say nothing about it."""
+        return self.model
 
     def values(self, cores: int, seconds: float, seed: int, engine: str) -> dict[str, Any]:
         """Its configuration, for so many seconds of computing."""
@@ -74,15 +86,15 @@ CASES = (
 )
 
 
-def chosen(only: str | None) -> tuple[RealCase, ...]:
+def chosen(only: str | None, cases: Sequence[RealCase] = CASES) -> tuple[RealCase, ...]:
     """Those of these names, or with these words in their names, separated by semicolons; all unless given."""
     if only is None:
-        return CASES
-    names = [case.name for case in CASES]
+        return tuple(cases)
+    names = [case.name for case in cases]
     wanted: set[str] = set()
     for word in filter(None, map(str.strip, only.split(";"))):
         found = {word} if word in names else {name for name in names if word in name}
         if not found:
             raise unknown("case", word, names)
         wanted |= found
-    return tuple(case for case in CASES if case.name in wanted)
+    return tuple(case for case in cases if case.name in wanted)

@@ -8,6 +8,7 @@ import numpy as np
 from msgspec import Struct
 
 from offbeat.core.budget import Target
+from offbeat.core.errors import StoreError
 from offbeat.folders.run_files import RunFiles
 from offbeat.lab.studies.timing import Timed
 
@@ -30,7 +31,9 @@ class Outcome(Struct):
 def of_real(run: RunFiles, target: str) -> Outcome:
     s = run.summary
     reached = Target.parse(target).time(run.metrics().to_pylist())
-    return Outcome(s["samples_per_second"], _shares(run.trace()), _waiting(s), reached)
+    if (rate := s["samples_per_second"]) is None:
+        raise StoreError(f"{run.path} does not say how many samples a second it had")
+    return Outcome(rate, _shares(run.trace()), _waiting(s), reached)
 
 
 def of_timed(found: Timed) -> Outcome:

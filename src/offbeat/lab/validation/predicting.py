@@ -8,7 +8,7 @@ these errors already.
 
 from collections.abc import Sequence
 from math import exp, sqrt
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from msgspec import Struct
@@ -16,12 +16,13 @@ from msgspec import Struct
 from offbeat.core.budget import Target
 from offbeat.core.errors import ConfigError
 from offbeat.engines.cluster import Cluster
+from offbeat.folders.description import Name, Number, Workers
 from offbeat.lab.config import make
 from offbeat.lab.runs.execute import execute
 from offbeat.lab.runs.plan import build
 from offbeat.lab.studies.calibrate import Calibration, fit, machine
 from offbeat.lab.studies.timing import rule_of, simulate
-from offbeat.lab.validation.cases import TARGET, RealCase
+from offbeat.lab.validation.cases import TARGET, Half, RealCase
 from offbeat.lab.validation.measuring import CaseRuns, Say
 from offbeat.lab.validation.outcome import Outcome, apart, log_ratio, mean, of_timed
 
@@ -32,17 +33,16 @@ _SEEDS = 5  # of the clock alone, which takes no time
 class Prediction(Struct):
     """One number of one case: real and predicted, the noise between equal real runs, and an interval."""
 
-    case: str
-    half: str
-    workers: int
-    what: str
-    """"throughput", "staleness", "waiting" or "time to target"."""
-    real: float | None
-    predicted: float | None
-    noise: float | None
+    case: Name
+    half: Half
+    workers: Workers
+    what: Literal["throughput", "staleness", "waiting", "time to target"]
+    real: Number | None
+    predicted: Number | None
+    noise: Number | None
     """Between two equal real runs: relative for throughput and times, else absolute."""
-    low: float | None = None
-    high: float | None = None
+    low: Number | None = None
+    high: Number | None = None
 
     @property
     def error(self) -> float | None:
@@ -64,13 +64,13 @@ def compare(measured: Sequence[CaseRuns], seconds: float, say: Say, *, training:
     """Every case of the second half, predicted from the first; without `training`, no time to a target."""
     known = [m for m in measured if m.case.half == "fit"]
     asked = [m for m in measured if m.case.half == "predict"]
-    if not known:
-        raise ConfigError("a validation needs cases to fit to: see --only")
+    check_fitted([m.case for m in known])
     rate_off, waiting_off = _left_out(known, seconds, say)
     found: list[Prediction] = []
+    fits = {(c.place, c.trained): calibrated_for(known, c) for c in (m.case for m in asked)}
     for m in asked:
         say(f"predicting {m.case.name}")
-        calibrated = _calibrated(known, m.case)
+        calibrated = fits[m.case.place, m.case.trained]
         if calibrated is None:
             continue
         would, times = forecast(calibrated, m, seconds), []
@@ -80,10 +80,16 @@ def compare(measured: Sequence[CaseRuns], seconds: float, say: Say, *, training:
     return found
 
 
-def _calibrated(known: Sequence[CaseRuns], case: RealCase) -> Calibration | None:
-    """A fit whose compute times are of the case's model; None where no run of it is known."""
-    mine = [e for m in known if m.case.model == case.model for e in m.evidence]
-    others = [e for m in known if m.case.model != case.model for e in m.evidence]
+def check_fitted(cases: Sequence[RealCase]) -> None:
+    if not any(case.half == "fit" for case in cases):
+        raise ConfigError("a validation needs cases to fit to: see --only")
+
+
+def calibrated_for(known: Sequence[CaseRuns], case: RealCase) -> Calibration | None:
+    """A fit to runs in the case's place whose compute times are of its model; None where no run of it is known."""
+    there = [m for m in known if m.case.place == case.place]
+    mine = [e for m in there if m.case.trained == case.trained for e in m.evidence]
+    others = [e for m in there if m.case.trained != case.trained for e in m.evidence]
     return fit([*mine, *others]) if mine else None
 
 
@@ -100,7 +106,7 @@ def forecast(found: Calibration, m: CaseRuns, seconds: float) -> Outcome:
 
 def _cluster(found: Calibration, m: CaseRuns) -> Cluster:
     theirs = Cluster.parse(workers=m.workers, delay=list(m.case.delay))
-    return machine(found.computing, found.noise, found.exchanges, theirs)
+    return machine(found.computing, found.noise, found.exchanges, found.crowd.sharing, theirs)
 
 
 def _time_to_target(found: Calibration, m: CaseRuns, seconds: float, seed: int) -> float | None:
@@ -115,7 +121,7 @@ def _left_out(known: Sequence[CaseRuns], seconds: float, say: Say) -> tuple[list
     rates, waits = [], []
     for m in known:
         say(f"leaving out {m.case.name}")
-        calibrated = _calibrated([k for k in known if k is not m], m.case)
+        calibrated = calibrated_for([k for k in known if k is not m], m.case)
         if calibrated is None:
             continue
         would, was = forecast(calibrated, m, seconds), mean(m.outcomes)
