@@ -13,7 +13,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import cache
 from pathlib import Path
@@ -38,11 +38,11 @@ class HangError(Exception):
 class Arena:
     """A place to stand in: the hostile folder, a whole run, files of others, and traps for whoever executes code."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, make: Callable[[Path], object] = make_bases) -> None:
         self.place = place
         self.bases = place / "bases"
         self.bases.mkdir(parents=True)
-        make_bases(self.bases)
+        make(self.bases)
         self.work = place / "work"
 
     def set_up(self, kind: Kind) -> Path:
@@ -75,15 +75,17 @@ class Arena:
         return found
 
 
-def attack(arena: Arena, kind: Kind, commands: Iterable[str]) -> Iterator[str]:
+def attack(
+    arena: Arena, kind: Kind, names: Iterable[str], commands: Mapping[str, tuple[str, ...]] = COMMANDS
+) -> Iterator[str]:
     """What went wrong, one line each."""
     fresh = False
-    for name in commands:
+    for name in names:
         if not fresh or name in _CHANGING:
             folder = arena.set_up(kind)
         fresh = name not in _CHANGING
         before = arena.state("outside", "whole")
-        said = [f"{kind.name} / {name}: {wrong}" for wrong in _one(arena, folder, name)]
+        said = [f"{kind.name} / {name}: {wrong}" for wrong in _one(arena, folder, commands[name])]
         if arena.state("outside", "whole") != before:
             said.append(f"{kind.name} / {name}: something outside was changed")
         if (folder / "notes.txt").read_text() != "mine":
@@ -93,10 +95,8 @@ def attack(arena: Arena, kind: Kind, commands: Iterable[str]) -> Iterator[str]:
         yield from said
 
 
-def _one(arena: Arena, folder: Path, name: str) -> Iterator[str]:
-    words = [
-        w.format(run=folder.name if not folder.name.startswith("-") else f"./{folder.name}") for w in COMMANDS[name]
-    ]
+def _one(arena: Arena, folder: Path, command: tuple[str, ...]) -> Iterator[str]:
+    words = [w.format(run=folder.name if not folder.name.startswith("-") else f"./{folder.name}") for w in command]
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     try:

@@ -99,10 +99,14 @@ class LandscapeNote(Struct, kw_only=True):
     seeds: list[int]
     task: Name
     parameters: Count
+    names: list[Name] = []
+    """What the trajectories are called; by solver and seed where it is empty."""
 
     def __post_init__(self) -> None:
         if len(self.solvers) != len(self.seeds):
             raise ValueError("it has not as many seeds as solvers")
+        if self.names and len(self.names) != len(self.solvers):
+            raise ValueError("it has not as many names as solvers")
 
 
 def _plain(folder: Path, name: str, kind: Any) -> dict[str, Any]:

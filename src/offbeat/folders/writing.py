@@ -4,6 +4,7 @@ Every operation on files that a run makes is in this module, so that tests can f
 """
 
 import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -72,6 +73,14 @@ def write_inside(folder: Path, name: str, write: Callable[[BinaryIO], object]) -
         with told("make", path.parent), suppress(FileExistsError):
             os.mkdir(path.parent)
     write_file(path, write)
+
+
+def make_way(path: Path) -> None:
+    """Deletes a link, a pipe or whatever else of that name is no plain file: nothing is written through it."""
+    with told("write", path), suppress(FileNotFoundError):
+        found = os.lstat(path)
+        if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+            os.unlink(path)
 
 
 def delete(path: Path) -> None:
