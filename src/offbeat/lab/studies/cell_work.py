@@ -1,6 +1,7 @@
 """What a worker does with a cell, wherever it is: makes the run's plan, runs it, says what came of it."""
 
 import base64
+import gc
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ from offbeat.lab.studies.cells import Cell
 from offbeat.lab.watch import Watch
 
 _SHOW = 0.5  # seconds between two words of how much is done
+_LONG = 1.0  # seconds: a cell of so long may have held much
 
 
 class CellWork:
@@ -27,7 +29,17 @@ class CellWork:
         """Set by whoever cannot send a signal."""
 
     def do(self, job: Mapping[str, Any], folder: Path | None = None) -> Mapping[str, Any]:
-        """The outcome; whatever goes wrong is one, too. `folder`: where the run is kept, if not where the job says."""
+        """The outcome; whatever goes wrong is one, too. `folder`: where the run is kept, if not where the job says.
+
+        A run is full of cycles, and Python looks for them by the number of objects: a few of them hold a whole dataset.
+        """
+        begun = time.monotonic()
+        outcome = self._do(job, folder)
+        if time.monotonic() - begun >= _LONG:
+            gc.collect()
+        return outcome
+
+    def _do(self, job: Mapping[str, Any], folder: Path | None) -> Mapping[str, Any]:
         place = folder or Path(job["folder"])
         try:
             if "objects" in job:

@@ -11,7 +11,7 @@ from offbeat.lab.runs.conditions import cores
 from offbeat.lab.studies.cells import Cell, Place
 
 PLACES = ("here", "ray")
-HOW = ("processes", "on", "cpus", "again", "progress", "settings")
+HOW = ("processes", "on", "cpus", "again", "dry_run", "progress", "settings")
 """The words of `compare` and `sweep` that say how runs are made, and not which."""
 
 
