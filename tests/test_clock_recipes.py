@@ -5,7 +5,9 @@ import pytest
 from offbeat.core.errors import ConfigError
 from offbeat.lab.papers import reproducing
 from offbeat.lab.papers.clock_cells import clock_cell, clocked, run_clock
-from offbeat.lab.papers.recipe import parse
+from offbeat.lab.papers.expansion import settings
+from offbeat.lab.papers.recipe import parse, recipe
+from offbeat.lab.papers.stored import stored
 
 BASE = {
     "rounds": 40,
@@ -34,6 +36,56 @@ def test_a_ring_of_four_sends_six_quarters_of_the_vector(tmp_path):
     ring = {"solver.name": "allreduce", "cluster.compute": "1us", "cluster.latency": "10ms"}
     found = measured(tmp_path, measure="milliseconds a round", size="100MB", **ring, **{"cluster.bandwidth": "800Mbps"})
     assert found == pytest.approx(1500 + 60, rel=1e-3)
+
+
+def test_updates_of_a_worker_are_those_up_to_a_moment(tmp_path):
+    """One second a gradient, and two for worker 0: after 10.5 s it has 5 updates, and another one 10."""
+    slow = {"measure": "updates of a worker", "cluster.compute": ["1s", "2s@0"], "look.seconds": 10.5}
+    assert measured(tmp_path, **slow, **{"look.worker": 0}) == 5
+    assert measured(tmp_path, **slow, **{"look.worker": 3}) == 10
+    assert (
+        clock_cell(BASE, {**slow, "look.worker": 0}, 0, tmp_path).address != clock_cell(BASE, {}, 0, tmp_path).address
+    )
+    none = clock_cell(BASE, {"measure": "updates of a worker"}, 0, tmp_path)
+    assert run_clock([none])
+    assert "needs look" in none.outcome["why"]
+
+
+def test_a_look_that_is_not_given_leaves_the_address_of_a_cell_as_it_was(tmp_path):
+    """Of results that were stored before there were looks: the first row of each recipe has the address it had."""
+    for name in ("jain2018-figure1", "wongpanich2020-allreduce"):
+        r, row = recipe(name), stored(name)[0]
+        point = tuple(row[axis] for axis in r.axes)
+        found = clock_cell(r.base, settings(r, row["size"], row["variant"], point), row["seed"], tmp_path)
+        assert found.address == row["run"]
+
+
+def test_the_labels_of_figure_1_are_those_counted_by_hand(tmp_path):
+    """What each model had applied when it took a gradient in, against what its sender had when it began to compute it.
+
+    Messages take 1 s. Green (model 2, at 1 s), blue (model 1, at 1.5 s) and red (model 3, at 3 s) were begun with
+    nothing applied, yellow (model 2, from 1 s to 4.5 s) with green.
+    """
+    applied_before = {
+        ("green", "2"): "",
+        ("green", "1"): "blue",  # at 2 s
+        ("green", "3"): "",
+        ("blue", "1"): "",
+        ("blue", "2"): "green",  # at 2.5 s
+        ("blue", "3"): "green",
+        ("red", "3"): "green blue",
+        ("red", "1"): "blue green",  # at 4 s
+        ("red", "2"): "green blue",
+        ("yellow", "2"): "green blue red",
+        ("yellow", "1"): "blue green red",  # at 5.5 s
+        ("yellow", "3"): "green blue red",
+    }
+    r = recipe("tosi2022-figure1")
+    for (gradient, model), names in applied_before.items():
+        known = {"green"} if gradient == "yellow" else set()
+        cell = clock_cell(r.base, settings(r, "quick", r.main, (gradient, model)), 0, tmp_path)
+        assert run_clock([cell])
+        assert cell.outcome["measured"] == len(known ^ set(names.split())), (gradient, model)
 
 
 def test_what_is_wrong_with_a_cell_is_one_line():

@@ -32,7 +32,8 @@ from offbeat.lab.papers.deciding import (
 )
 from offbeat.lab.papers.expansion import settings
 from offbeat.lab.papers.line_chart import line_charts
-from offbeat.lab.papers.recipe import Lines, names, parse, recipe
+from offbeat.lab.papers.reading import Reading
+from offbeat.lab.papers.recipe import RESERVED, Lines, names, parse, recipe
 from offbeat.lab.papers.stored import stored
 from offbeat.lab.studies.sweep import configured
 from offbeat.report.export import tables_of
@@ -233,11 +234,11 @@ def test_a_recipe_is_run_shown_and_gone_on_with(tmp_path, monkeypatch):
 def test_a_run_that_did_not_converge_counts_as_chance_and_a_failed_one_as_nothing():
     from offbeat.lab.papers.stored import value_of
 
-    r = recipe("lamour2023-table2")
-    assert value_of(r, {"status": "diverged", "accuracy": 0.3}) == 10.0
-    assert value_of(r, {"status": "done", "accuracy": 0.103, "stalled": True}) == 10.0
-    assert value_of(r, {"status": "done", "accuracy": 0.5, "stalled": False}) == 50.0
-    assert value_of(r, {"status": "failed"}) is None
+    r, accuracy = recipe("lamour2023-table2"), Reading("accuracy")
+    assert value_of(r, {"status": "diverged", "accuracy": 0.3}, accuracy) == 10.0
+    assert value_of(r, {"status": "done", "accuracy": 0.103, "stalled": True}, accuracy) == 10.0
+    assert value_of(r, {"status": "done", "accuracy": 0.5, "stalled": False}, accuracy) == 50.0
+    assert value_of(r, {"status": "failed"}, accuracy) is None
 
 
 @pytest.fixture
@@ -335,6 +336,14 @@ def test_a_figure_is_drawn_in_the_papers_own_axes():
         }
         assert (list(figure.marks[0].low), list(figure.marks[0].high)) == ([1.0], [2.0])
         assert figure.x.ticks == ((16.0, "16"), (64.0, "64"))
+
+
+def test_no_axis_is_called_like_a_column_of_the_results():
+    """The columns of a table of results are those that recipes may not use, and the axes."""
+    with pytest.raises(ConfigError, match="an axis cannot be called 'run', as a column of the results is"):
+        parse("x", TINY.replace("axes.lr", "axes.run").replace('"lr"', '"run"').replace("lr = ", "run = "))
+    for name in names():
+        assert {c for row in stored(name) for c in row} <= RESERVED | recipe(name).axes.keys()
 
 
 def test_lines_run_along_an_axis_of_the_table():

@@ -658,3 +658,9 @@ def test_a_thousand_workers_still_make_a_small_page(tmp_path):
     assert len(page._data()) < 1_500_000
     (shares,) = [c for c in page.charts if c.key == "breakdown"]
     assert [n.partition(":")[0] for n in shares.views[""].y.categories] == ["least busy", "median", "busiest"]
+
+
+def test_small_numbers_on_an_axis_are_powers_of_ten_and_not_micro_somethings():
+    figure = Figure("t", Axis("learning rate", log=True), Axis("loss"), (Line([1e-4, 1e-1], [1.0, 2.0], "a", "@ink"),))
+    layout = spec(figure)["layout"]
+    assert [layout[axis]["exponentformat"] for axis in ("xaxis", "yaxis")] == ["power", "power"]

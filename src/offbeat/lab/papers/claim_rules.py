@@ -81,6 +81,12 @@ def highest(cells: Cells) -> float | None:
     return max(cells.where(cells.claim.of).values(), default=None)
 
 
+def span(cells: Cells) -> float | None:
+    """The highest less the lowest."""
+    found = cells.where(cells.claim.of).values()
+    return max(found) - min(found) if found else None
+
+
 def contrast(cells: Cells) -> float | None:
     """The weighted sum of the means of some groups."""
     total = 0.0
@@ -89,6 +95,18 @@ def contrast(cells: Cells) -> float | None:
         if middle is None:
             return None
         total += weight * middle
+    return total
+
+
+def contrast_of_best(cells: Cells) -> float | None:
+    """The same of the best cell of each group, in place of its mean."""
+    best = max if cells.recipe.higher else min
+    total = 0.0
+    for weight, where in cells.claim.terms:
+        found = cells.where(where)
+        if not found:
+            return None
+        total += weight * best(found.values())
     return total
 
 
@@ -184,7 +202,9 @@ def rank_along(cells: Cells) -> float | None:
 STATISTICS: Mapping[str, Callable[[Cells], float | None]] = {
     "mean": mean,
     "highest": highest,
+    "span": span,
     "contrast": contrast,
+    "contrast-of-best": contrast_of_best,
     "difference": difference,
     "difference-spread": difference_spread,
     "gain-where-better": gain_where_better,

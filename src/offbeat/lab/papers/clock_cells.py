@@ -2,7 +2,7 @@
 
 The base of such a recipe has the sections `cluster` and `solver` of a configuration, and of its own: `size` of one
 parameter vector, `batch` of a worker, `rounds` of gradients that each worker computes, `samples` of the whole training,
-and `measure`, one of `MEASURES`.
+and `measure`, one of `MEASURES`. Measures of one worker or one gradient have `look`, which says of which.
 """
 
 import hashlib
@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+import pyarrow.compute as pc
+from msgspec import UNSET, Struct, UnsetType
 
 from offbeat.core.errors import ConfigError
 from offbeat.core.units import parse_size
@@ -28,6 +29,15 @@ from offbeat.lab.studies.timing import Timed, rule_of, simulate
 _START = 0.05  # the share of the gradients that is left out of a distribution of staleness, as in `offbeat delays`
 
 
+class LookedAt(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """At what one looks: a worker, up to a moment; or the gradient of a draw of a source, where a worker applies it."""
+
+    worker: int = 0
+    seconds: float = 0.0
+    source: int = 0
+    draw: int = 0
+
+
 class Clocked(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What is simulated in one cell, and what is measured of it."""
 
@@ -39,6 +49,8 @@ class Clocked(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     batch: int = 1
     samples: float = 1.0
     """Of the whole training, for the time that it takes."""
+    look: LookedAt | UnsetType = UNSET
+    """Left out of the cell's address where it is not given."""
 
 
 def _staleness(timed: Timed) -> Any:
@@ -52,12 +64,37 @@ def _fit_error(what: Clocked, timed: Timed) -> float:
     return fit(_staleness(timed), timed.summary["workers"])["fit error"]
 
 
+def _updates_of_a_worker(what: Clocked, timed: Timed) -> float:
+    look = _look(what)
+    rows = timed.trace.filter(timed.trace["applied"])
+    mine = pc.and_(pc.equal(rows["worker"], look.worker), pc.less_equal(rows["time"], look.seconds))
+    return float(pc.sum(mine).as_py() or 0)
+
+
+def _staleness_of_a_gradient(what: Clocked, timed: Timed) -> float:
+    look, rows = _look(what), timed.trace.filter(timed.trace["applied"])
+    wanted = {"worker": look.worker, "source": look.source, "draw": look.draw}
+    for name, value in wanted.items():
+        rows = rows.filter(pc.equal(rows[name], value))
+    if rows.num_rows != 1:
+        raise ConfigError(f"no gradient is applied once by {', '.join(f'{k} {v}' for k, v in wanted.items())}")
+    return float(rows["staleness"][0].as_py())
+
+
+def _look(what: Clocked) -> LookedAt:
+    if isinstance(what.look, UnsetType):
+        raise ConfigError(f"measure {what.measure!r} needs look: which worker, when, or which gradient")
+    return what.look
+
+
 MEASURES: Mapping[str, Callable[[Clocked, Timed], float]] = {
     "samples a second": lambda what, timed: steady_rate(timed),
     "minutes": lambda what, timed: what.samples / steady_rate(timed) / 60,
     "milliseconds a round": lambda what, timed: 1000 * what.batch * timed.summary["workers"] / steady_rate(timed),
     "mean staleness": lambda what, timed: float(_staleness(timed).mean()),
     "fit error": _fit_error,
+    "updates of a worker": _updates_of_a_worker,
+    "staleness of a gradient": _staleness_of_a_gradient,
 }
 """What can be measured of a simulation, by name; rates are without the start."""
 
@@ -104,11 +141,12 @@ def _outcome(config: Mapping[str, Any]) -> dict[str, Any]:
         updates = what.rounds * (1 if rule.barrier else machines.workers)
         nbytes = parse_size(what.size, "size")
         timed = simulate(machines, rule, updates=updates, seed=config["seed"], nbytes=nbytes, batch=what.batch)
+        measured = MEASURES[what.measure](what, timed)
     except ConfigError as e:
         return {"status": "failed", "why": str(e)}
     return {
         "status": "done",
-        "measured": MEASURES[what.measure](what, timed),
+        "measured": measured,
         "mean_staleness": timed.summary["mean_staleness"],
         "wall_seconds": timed.summary["wall_seconds"],
         "ended": datetime.now(UTC).isoformat(timespec="seconds"),

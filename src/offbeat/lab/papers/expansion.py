@@ -12,6 +12,7 @@ from offbeat.lab.config import NONE
 from offbeat.lab.papers.claim_rules import matches
 from offbeat.lab.papers.clock_cells import clock_cell
 from offbeat.lab.papers.deciding import kept
+from offbeat.lab.papers.reading import READ, Reading, reading_of
 from offbeat.lab.papers.recipe import Point, Recipe, Where
 from offbeat.lab.runs.address import address
 from offbeat.lab.studies.cells import Cell
@@ -26,6 +27,8 @@ class Placed:
     point: Point
     seed: int
     run: Cell
+    reading: Reading
+    """What is read of the run; several cells may read one."""
 
 
 def expand(
@@ -48,17 +51,31 @@ def expand(
                 made = clock_cell(recipe.base, found, seed, folder) if recipe.clock else None
                 made = made or _trained(recipe, found, seed, folder, tried)
                 made.keys.update(keys)
-                placed.append(Placed(variant, point, seed, cells.setdefault(made.folder.name, made)))
+                run = cells.setdefault(made.folder.name, made)
+                placed.append(Placed(variant, point, seed, run, reading(recipe, size, variant, point)))
     return placed, list(cells.values())
 
 
 def settings(recipe: Recipe, size: str, variant: str, point: Point) -> dict[str, Any]:
     """What a cell changes of the base, by dotted key: its variant, its place on each axis, its size."""
-    chosen = recipe.variants[variant]
+    return {k: v for k, v in _said_of(recipe, size, variant, point).items() if not k.startswith(READ)}
+
+
+def reading(recipe: Recipe, size: str, variant: str, point: Point) -> Reading:
+    """What is read of the run of a cell: the recipe's metric, unless its place on an axis says otherwise."""
+    return reading_of(recipe.name, {f"{READ}metric": recipe.metric, **_said_of(recipe, size, variant, point)})
+
+
+def _said_of(recipe: Recipe, size: str, variant: str, point: Point) -> dict[str, Any]:
+    """All that is said of a cell, of what is run and of what is read; the size has the last word."""
+    chosen, reduced_to = recipe.variants[variant], recipe.sizes[size]
     found = dict(chosen.set)
     for axis, value in zip(recipe.axes, point, strict=True):
         found |= chosen.axes.get(axis, {}).get(value, recipe.axes[axis][value])
-    return found | recipe.sizes[size].set
+    found |= reduced_to.set
+    for axis, value in zip(recipe.axes, point, strict=True):
+        found |= reduced_to.axes.get(axis, {}).get(value, {})
+    return found
 
 
 def _trained(recipe: Recipe, found: Mapping[str, Any], seed: int, folder: Path, tried: set[str]) -> Cell:
@@ -93,6 +110,9 @@ def reduced(recipe: Recipe, size: str, seeds: int) -> str:
         usual = full.set.get(key, _base(recipe.base, key))
         if value != usual:
             parts.append(f"{key} {value}" + ("" if usual is None else f" instead of {usual}"))
+    cellwise = {key: None for values in chosen.axes.values() for changed in values.values() for key in changed}
+    if cellwise:
+        parts.append(f"{', '.join(cellwise)} reduced cell by cell")
     some, every = len(kept(recipe, size)), len(kept(recipe, "full"))
     if some < every:
         parts.append(f"{some} of {every} cells")

@@ -11,6 +11,7 @@ from offbeat.lab.papers.beside import beside
 from offbeat.lab.papers.claims import claim_row, ledger, qualified
 from offbeat.lab.papers.deciding import VERDICTS, decide, kept
 from offbeat.lab.papers.expansion import reduced
+from offbeat.lab.papers.landscapes import landscape_charts, stored_landscape
 from offbeat.lab.papers.line_chart import line_charts
 from offbeat.lab.papers.recipe import Recipe, names, recipe
 from offbeat.lab.papers.showing import by_variant, charts, table
@@ -62,8 +63,10 @@ One TOML file in `src/offbeat/recipes` a table or figure:
 | `[base]` | the paper's set-up, with the keys of a run's configuration ([every setting](configuration.md)) |
 | `clock = true` | nothing is trained; `[base]` has `cluster`, `solver`, `rounds`, `measure`, `size`, `batch` |
 | `[axes.NAME]` | the values of an axis, each with the settings that it stands for |
+| `read.metric`, `read.class`, `read.at` | of an axis's value: what is read of the run; of a class; at a share of it |
 | `[variants.NAME]` | readings of what is ambiguous; the first is held against the paper, others may flip it |
 | `[sizes.NAME]` | `quick` and `full`, and others: seeds, settings, cells and variants that are run |
+| `grid` | of a size: points a side of the loss landscape that is drawn around its runs |
 | `[lines]` | `along`: the axis along which the paper draws lines, and `log`: which of its axes are logarithmic |
 | `[published]` | the paper's numbers, row by row; `"NC"` did not converge, `""` is illegible |
 | `[[claims]]` | quote, place, the rule in words and as a statistic of cells, bounds, tolerance, number of seeds |
@@ -84,19 +87,26 @@ def save_figures(folder: Path) -> list[Path]:
         for chart in charts_of(r, rows):
             (figure,) = chart.views.values()
             less = "" if chart.key == "published-0" else _less(r, rows)
-            figure = replace(figure, title=fill(f"Ours. Reduced: {less}" if less else figure.title, 58))
+            several = f"{figure.title}. " if chart.key.startswith("lines") and len(r.published.rows) > 1 else ""
+            title = f"{several}Ours. Reduced: {less}" if less else figure.title
+            figure = replace(figure, title=fill(title, 58))
             out.append(figure.save(folder / f"{r.name}-{chart.key.removesuffix('-0')}.svg", width=6.9))
     return out
 
 
 def charts_of(r: Recipe, rows: Sequence[Row]) -> list[Chart]:
+    """Lines where the paper draws lines, else heat maps of a table of one panel; then the landscape, if any."""
     size = largest(r, rows)
-    found = beside(r, [row for row in rows if row["size"] == size])
-    if size is None or len(found.panels) > 1:
+    if size is None:
         return []
+    found = beside(r, [row for row in rows if row["size"] == size])
+    around = stored_landscape(r.name)
+    landscape = [] if around is None else landscape_charts(around)
     if r.lines is not None:
-        return line_charts(r, r.lines, found)
-    return [c for c in charts(r, found) if c.key in ("published-0", "ours-0")]
+        return [*line_charts(r, r.lines, found), *landscape]
+    if len(found.panels) > 1:
+        return landscape
+    return [*(c for c in charts(r, found) if c.key in ("published-0", "ours-0")), *landscape]
 
 
 def _less(r: Recipe, rows: Sequence[Row]) -> str:
@@ -159,8 +169,8 @@ def _section(r: Recipe, rows: Sequence[Row]) -> Iterator[str]:
 def _when(r: Recipe, size: str, rows: Sequence[Row]) -> str:
     """What was run, when, with what, and how long it took."""
     less = _less(r, rows)
-    days = sorted({str(row["ended"])[:10] for row in rows if row.get("ended")})
-    versions = sorted({f"offbeat {row['offbeat']}, torch {row['torch']}" for row in rows if row.get("torch")})
+    days = sorted({str(row["ended"])[:10] for row in rows if row.get("ended")}) or ["on a day that was not recorded"]
+    versions = sorted({f"offbeat {row.get('offbeat')}, torch {row['torch']}" for row in rows if row.get("torch")})
     cpus = sorted({str(row["cpu"]) for row in rows if row.get("cpu")})
     runs = {row["run"]: row["wall_seconds"] or 0.0 for row in rows}
     chosen = r.sizes[size]

@@ -19,6 +19,21 @@ Point = tuple[str, ...]
 """A cell of the table: a value of each axis, in the order of the axes."""
 Where = dict[str, str | list[str]]
 """Cells by their values on some axes."""
+VERSIONS = ("offbeat", "torch", "python", "cpu")
+RESERVED = {
+    "size",
+    "variant",
+    "seed",
+    "value",
+    "status",
+    "epochs",
+    "staleness",
+    "wall_seconds",
+    "run",
+    "ended",
+    *VERSIONS,
+}
+"""Columns of the results beside the axes (`stored.py`)."""
 
 
 class Variant(Struct, frozen=True, forbid_unknown_fields=True):
@@ -35,9 +50,13 @@ class Size(Struct, frozen=True, forbid_unknown_fields=True):
 
     seeds: int = 3
     set: dict[str, Any] = {}
+    axes: dict[str, dict[str, dict[str, Any]]] = {}
+    """Settings of some values of some axes besides their own: what is reduced otherwise in each cell."""
     keep: dict[str, list[str]] = {}
     variants: list[str] = []
     """All of them unless given."""
+    grid: int = 0
+    """Points a side of the loss landscape that is drawn around its runs; 0: none is."""
 
 
 class Published(Struct, frozen=True, forbid_unknown_fields=True):
@@ -188,6 +207,8 @@ def _check(r: Recipe) -> None:
     def refuse(why: str) -> ConfigError:
         return ConfigError(f"recipe {r.name}: {why}")
 
+    for axis in RESERVED & r.axes.keys():
+        raise refuse(f"an axis cannot be called {axis!r}, as a column of the results is")
     for axis in r.shown:
         if axis not in r.axes:
             raise refuse(f"no axis {axis!r}; there are {', '.join(r.axes)}")
@@ -208,8 +229,8 @@ def _check(r: Recipe) -> None:
         _check_where(r, where)
     for size in r.sizes.values():
         _check_where(r, dict(size.keep))
-    for variant in r.variants.values():
-        _check_where(r, {axis: list(values) for axis, values in variant.axes.items()})
+    for axes in (*(v.axes for v in r.variants.values()), *(s.axes for s in r.sizes.values())):
+        _check_where(r, {axis: list(values) for axis, values in axes.items()})
     if len({c.key for c in r.claims}) < len(r.claims):
         raise refuse("two claims have one key")
 

@@ -4,18 +4,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
 from offbeat.core.errors import ConfigError, unknown
 from offbeat.data.datasets import cache_dir, status
+from offbeat.folders.opening import refuse_link
 from offbeat.lab.papers.beside import Beside, beside
 from offbeat.lab.papers.clock_cells import run_clock
 from offbeat.lab.papers.deciding import Decision, decide
 from offbeat.lab.papers.expansion import Placed, expand, parse_cells, reduced
 from offbeat.lab.papers.recipe import Recipe, recipe
 from offbeat.lab.papers.stored import rows_of, save
+from offbeat.lab.studies.dry_run import DryRun
 from offbeat.lab.studies.places import Where
-from offbeat.lab.studies.study import Study
+from offbeat.lab.studies.study import HERE, Study
 
 if TYPE_CHECKING:
     from offbeat.report.pages.page import Page
@@ -52,12 +54,32 @@ class Reproduction(Study):
         """Ours beside the published numbers, in the variant that is compared with the paper."""
         return beside(self.recipe, self.results)
 
+    def would_run(self, where: Where = HERE) -> DryRun:
+        """As of any study; of the clock alone, and of a paper's numbers alone, there is nothing to estimate."""
+        if self.cells and not self.recipe.clock:
+            return super().would_run(where)
+        takes = "seconds for each cell: the clock alone" if self.cells else "none: the paper's numbers alone"
+        facts = {"cells": len(self.cells), "keys": ", ".join(self.keys), "wall_time": takes}
+        return DryRun({**facts, "disk": "a page and a small table", "folder": str(self.folder)})
+
     def _run_cells(self, where: Where, again: bool, on_change: Callable[[], None]) -> bool:
         return run_clock(self.cells, on_change) if self.recipe.clock else super()._run_cells(where, again, on_change)
 
+    def own_file(self, name: str) -> Path:
+        """As of any study; the folder of the recipe, too, is no link."""
+        refuse_link(self.folder.parent)
+        return super().own_file(name)
+
     def save(self, path: str | Path) -> Path:
-        """Writes the results as one small table; rows of other sizes, variants, cells and seeds in it stay."""
-        return save(self.results, Path(path))
+        """Writes the results as one small table; rows of other sizes, variants, cells and seeds in it stay.
+
+        A landscape goes beside it.
+        """
+        from offbeat.lab.papers.landscapes import keep_landscape, landscape_of
+
+        if (place := landscape_of(self)) is not None:
+            keep_landscape(place, Path(path))
+        return save(self.recipe, self.results, Path(path))
 
     def report(self, path: str | Path | None = None, **options: Any) -> "Page":
         """The page: published and ours side by side, verdicts, what differs."""
@@ -72,6 +94,26 @@ class Reproduction(Study):
         return "\n".join(f"{d.verdict}: {d.claim.quote}" for d in self.decisions)
 
 
+class ReproduceWords(TypedDict, total=False):
+    """The words of `reproduce`, by keyword."""
+
+    size: str
+    cell: str
+    variants: Sequence[str] | None
+    seeds: int | None
+    out: str | Path
+    processes: int | None
+    on: str
+    address: str | None
+    cpus: float | None
+    again: bool
+    progress: bool | None
+
+
+@overload
+def reproduce(name: str, *, dry_run: Literal[False] = False, **words: Unpack[ReproduceWords]) -> Reproduction: ...
+@overload
+def reproduce(name: str, *, dry_run: Literal[True], **words: Unpack[ReproduceWords]) -> DryRun: ...
 def reproduce(
     name: str,
     *,
@@ -85,8 +127,9 @@ def reproduce(
     address: str | None = None,
     cpus: float | None = None,
     again: bool = False,
+    dry_run: bool = False,
     progress: bool | None = None,
-) -> Reproduction:
+) -> Reproduction | DryRun:
     """Runs a table or figure of a paper and holds it against the published numbers; `offbeat reproduce` is the same.
 
     What is done is not run again; Ctrl-C saves what there is and raises KeyboardInterrupt, and the same call goes on.
@@ -102,10 +145,13 @@ def reproduce(
         processes: runs side by side, all cores unless given.
         on, address, cpus: where runs are computed, as in `offbeat.sweep`.
         again: run anew what is finished.
+        dry_run: run and write nothing; return what would run, with disk and time.
         progress: whether progress is shown; in a notebook and on a terminal unless given.
     """
     where = Where(on, processes, address, cpus)
     made = plan(name, size=size, cell=cell, variants=variants, seeds=seeds, out=out)
+    if dry_run:
+        return made.would_run(where)
     if made.cells:
         made.run_in_python(name, where, again, progress)
     return made

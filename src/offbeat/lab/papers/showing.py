@@ -8,9 +8,11 @@ import numpy as np
 
 from offbeat.lab.papers.beside import Beside, Compared, Panel, beside
 from offbeat.lab.papers.claims import claim_row, qualified
+from offbeat.lab.papers.landscapes import landscape_charts, landscape_of
 from offbeat.lab.papers.line_chart import line_charts
 from offbeat.lab.papers.recipe import Recipe
 from offbeat.report.draw.figure import Axis, Chart, Figure, Heat
+from offbeat.report.figures.loss_surface import read as read_landscape
 from offbeat.report.numbers import mean, seconds
 from offbeat.report.pages.page import Page, Section
 from offbeat.report.tables import Table
@@ -28,14 +30,15 @@ def page(made: "Reproduction") -> Page:
     sections = [
         Section("Claims", tables=[_claims(rows)], folded=[_rule(row) for row in rows]),
         Section("As the paper draws it", [] if r.lines is None else line_charts(r, r.lines, found, small)),
+        *_landscape(made),
         Section("Side by side", charts(r, found, small), text=small),
         Section("Cell by cell", tables=[cells(r, found)]),
         *_flips(made, rows),
         Section("What differs from the paper", folded=[], text=" ".join(r.differs)),
         Section("Notes on the published numbers", text=" ".join(r.notes)),
     ]
-    took = [row["wall_seconds"] for row in made.results if row.get("wall_seconds")]
-    foot = f"{len(took)} results, {seconds(sum(took))} of computing; times in runs are virtual" if took else ""
+    took = {row["run"]: row["wall_seconds"] for row in made.results if row.get("wall_seconds")}
+    foot = f"{len(took)} runs, {seconds(sum(took.values()))} of computing; times in runs are virtual" if took else ""
     return Page(
         title=f"{r.paper}, {r.place}: {r.title}",
         lead=[_lead(made)],
@@ -44,6 +47,15 @@ def page(made: "Reproduction") -> Page:
         sections=[s for s in sections if s.charts or s.tables or s.text],
         foot=foot,
     )
+
+
+def _landscape(made: "Reproduction") -> list[Section]:
+    place = landscape_of(made)
+    if place is None:
+        return []
+    found = read_landscape(place)
+    said = f"{made.recipe.sizes[made.size].grid} points a side; {found.explained} of the trajectories."
+    return [Section("The loss around the trajectories", landscape_charts(found), text=said)]
 
 
 def table(r: Recipe, found: Beside) -> Table:

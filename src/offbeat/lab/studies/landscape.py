@@ -77,10 +77,12 @@ def compute(
     pool: int | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
     trust: bool = False,
+    names: Sequence[str] = (),
 ) -> bool:
     """Fills the folder `out`: landscape.json, grid.parquet, paths.parquet. False where that was done before.
 
-    `trust` lets folders that were not made here run the code that they name.
+    `names` are those of the trajectories, which are called by solver and seed unless given. `trust` lets
+    folders that were not made here run the code that they name.
     """
     if directions not in DIRECTIONS:
         raise ConfigError(f"directions must be {' or '.join(DIRECTIONS)}, got {directions!r}")
@@ -134,6 +136,7 @@ def compute(
     about = {"key": key, "directions": directions, "grid": grid, "margin": margin, "seed": seed, "explained": explained}
     about |= {"runs": [str(t.run.path) for t in found], "solvers": [t.run.solver for t in found]}
     about |= {"seeds": [t.run.seed for t in found], "task": task.name, "parameters": task.layout.size}
+    about |= {"names": list(names)}
     folder.write_json("landscape.json", about)
     return True
 

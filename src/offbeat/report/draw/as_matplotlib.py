@@ -74,7 +74,7 @@ def draw(figure: Figure, width: float, out: Path | io.StringIO) -> None:
             _axis(axes, "y", figure.y)
         handles, labels = axes.get_legend_handles_labels()
         if len(labels) >= figure.least_names:
-            if any(isinstance(m, Bars | Spans) for m in figure.marks):
+            if any(isinstance(m, Bars | Spans | Heat) for m in figure.marks):
                 _legend_below(canvas, handles, labels, most=4 if width < 5 else 8)
             else:
                 axes.legend(handles, labels, handlelength=1.6, ncols=2 if len(labels) > 5 else 1)
@@ -84,7 +84,7 @@ def draw(figure: Figure, width: float, out: Path | io.StringIO) -> None:
 
 
 def _legend_below(canvas: Any, handles: list[Any], labels: list[str], most: int) -> None:
-    """Bars leave no room for a legend among them. As many columns as the picture is wide."""
+    """Bars and heat maps leave no room for a legend on them. As many columns as the picture is wide."""
     for columns in range(min(len(labels), most), 0, -1):
         legend = canvas.legend(handles, labels, loc="outside lower center", ncols=columns, handlelength=1.2)
         if columns == 1 or legend.get_window_extent().width <= canvas.bbox.width:

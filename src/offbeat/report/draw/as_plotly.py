@@ -80,7 +80,8 @@ def _in_legend(mark: Mark) -> bool:
 
 
 def _axis(axis: Axis) -> dict[str, Any]:
-    out: dict[str, Any] = {"title": {"text": text(axis.title)}}
+    # A learning rate of 0.0001 is 10⁻⁴, and not 100µ.
+    out: dict[str, Any] = {"title": {"text": text(axis.title)}, "exponentformat": "power"}
     if axis.log:
         out["type"] = "log"
     if axis.percent:

@@ -12,7 +12,7 @@ from offbeat.folders.parquet import read_numbers
 from offbeat.folders.plain_values import read_json
 from offbeat.folders.side_notes import LandscapeNote as About
 from offbeat.report.draw.figure import Axis, Chart, Figure, Heat, Line, Mark, Path3, Points, Surface
-from offbeat.report.draw.style import DASHES, solver_colours
+from offbeat.report.draw.style import DASHES, solver_colours, variants
 from offbeat.report.pages.page import Page, Section
 
 
@@ -62,16 +62,26 @@ def read(folder: Path) -> Landscape:
         raise StoreError(f"{folder / 'paths.parquet'} cannot be read: its runs are not those of landscape.json")
     columns = {n: np.asarray(paths[n], float) for n in ("a", "b", "loss_on_plane", "loss")}
     walks: list[Walk] = []
+    for i, (name, colour, dash) in enumerate(_styles(about)):
+        values = [columns[n][owner == i] for n in ("a", "b", "loss_on_plane", "loss")]
+        walks.append(Walk(name, colour, dash, *values))
+    return Landscape(about, a[0], b[:, 0], loss, walks)
+
+
+def _styles(about: About) -> list[tuple[str, str, str]]:
+    """Name, colour and dash of each trajectory: a colour for each given name, or else for each solver."""
+    if about.names:
+        drawn = variants("", len(about.names), alone=True)
+        return [(name, colour, dash) for name, (colour, dash) in zip(about.names, drawn, strict=True)]
+    out: list[tuple[str, str, str]] = []
     seen: dict[str, int] = {}
     hues = solver_colours(about.solvers)
-    for i, (solver, seed) in enumerate(zip(about.solvers, about.seeds, strict=True)):
-        mine = owner == i
+    for solver, seed in zip(about.solvers, about.seeds, strict=True):
         seen[solver] = seen.get(solver, -1) + 1
         several = len(set(about.seeds)) > 1 or about.solvers.count(solver) > 1
         name = f"{solver}, seed {seed}" if several else solver
-        values = [columns[n][mine] for n in ("a", "b", "loss_on_plane", "loss")]
-        walks.append(Walk(name, hues[solver], DASHES[seen[solver] % len(DASHES)], *values))
-    return Landscape(about, a[0], b[:, 0], loss, walks)
+        out.append((name, hues[solver], DASHES[seen[solver] % len(DASHES)]))
+    return out
 
 
 def _axes(found: Landscape) -> tuple[Axis, Axis]:
