@@ -10,7 +10,7 @@ from offbeat.lab.config.meaning import keys
 from offbeat.lab.config.words import KEYS
 from offbeat.lab.engines import ENGINES
 from offbeat.optim.factories import OPTIMIZERS, known_options
-from offbeat.solvers import SOLVERS, STABILISERS, hyper_parameters, load_object, solver_class
+from offbeat.solvers import OF_SERVERS, SOLVERS, hyper_parameters, load_object, solver_class
 from offbeat.tasks import TASKS
 
 SMALL = {
@@ -80,7 +80,8 @@ def _options(task: str, solver: str, optimizer: str) -> dict[str, Any]:
     """The options of what was chosen, with a value that each might have."""
     kind, optimizer_kind = solver_class(solver), OPTIMIZERS[optimizer]
     found = {f"solver.{k}": v for k, v in hyper_parameters(kind).items()}
-    found |= {f"solver.{k}": {"clip": 1.5, "clip_at": "server"}.get(k, 3) for k in STABILISERS if hasattr(kind, k)}
+    usual_of = {"clip": 1.5, "clip_at": "server", "overlap": True}
+    found |= {f"solver.{k}": usual_of.get(k, 3) for k in OF_SERVERS if k not in found and hasattr(kind, k)}
     usual = inspect.signature(optimizer_kind).parameters
     found |= {f"optimizer.{k}": usual[k].default for k in known_options(optimizer_kind)}
     parameters = inspect.signature(load_object(TASKS[task].path, "task")).parameters

@@ -21,8 +21,17 @@ from offbeat.engines.running.fit import lacking
 from offbeat.engines.sim import Sim
 from offbeat.lab.contract.recorder import Bowl
 
-ONE_OF_EACH = list({c.solver: c for c in CASES if c.workers > 1 or c.solver in ("plain", "constant-delay")}.values())
-"""The last case of each solver: the one with most options."""
+OVERLAPPING = [c for c in CASES if c.solver == "asgd" and "overlap" in c.options]
+"""Workers compute while their messages are under way."""
+ONE_OF_EACH = [
+    *{
+        c.solver: c
+        for c in CASES
+        if (c.workers > 1 or c.solver in ("plain", "constant-delay")) and c.options.get("overlap") is not True
+    }.values(),
+    *OVERLAPPING,
+]
+"""The last case of each solver whose workers wait, the one with most options; and those whose workers do not."""
 
 REDUCING = ("allreduce", "hierarchical", "local-sgd", "slowmo", "diloco")
 ORDERLY = [

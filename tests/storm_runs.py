@@ -75,8 +75,8 @@ _MADE = ("arrivals.parquet", "best.safetensors", "diagnostics.parquet", "evaluat
 _MADE += ("partition.json", "run.json", "saves", "trace.parquet", "vocabulary.txt", "weights.safetensors")
 
 
-def main(folder: str, engine: str, solver: str, kind: str, time: str, after: str) -> None:
-    case = next(c for c in ONE_OF_EACH if c.solver == solver)
+def main(folder: str, engine: str, name: str, kind: str, time: str, after: str) -> None:
+    case = next(c for c in ONE_OF_EACH if str(c) == name)
     kills = Disk(At(kind, int(time)), after=bool(int(after)), deed=lambda: os.kill(os.getpid(), signal.SIGKILL))
     with struck(kills):
         run(plan(case, engine), Path(folder))

@@ -157,14 +157,14 @@ def test_a_worker_on_the_servers_machine_sends_heads_alone(site, server):
     socket.send(letters.seal(r.Hello("begins", near=True)))
     assert isinstance(hub.next(5.0), Came)
     assert letters.open(socket.receive(5.0))[1].row == row_of(RemoteBoard(2, site.initial.x), 0)
-    hub._next_look = 0.0
+    hub._inbox._next_look = 0.0
     assert hub.next(0.0) is None
     assert site.board.draws[0] == 0, "what an earlier life has left is not believed"
 
     mine = RemoteBoard(2, site.initial.x)
     mine.draws[0] = mine.job[0] = 1
     near.set_row(0, row_of(mine, 0))
-    hub._next_look = 0.0
+    hub._inbox._next_look = 0.0
     assert hub.next(0.0) is None
     assert (site.board.draws[0], site.board.job[0]) == (1, 1), "the server knows of what was begun"
 

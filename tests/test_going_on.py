@@ -17,7 +17,22 @@ from offbeat.engines.local import Fault, Options
 from offbeat.engines.real.recovery import recoverable
 from offbeat.engines.replay import Entry, Replay
 from offbeat.lab.contract.recorder import Bowl
-from real import ONE_OF_EACH, ORDERLY, PLACES, QUOTA, build, on, rows_of, run, setting, simulated, to_its_end
+from offbeat.optim.steppers import optimizer_factory
+from offbeat.solvers.asgd import ASGD
+from real import (
+    ONE_OF_EACH,
+    ORDERLY,
+    OVERLAPPING,
+    PLACES,
+    QUOTA,
+    build,
+    on,
+    rows_of,
+    run,
+    setting,
+    simulated,
+    to_its_end,
+)
 from resumption import Strikes, check_books, drawn_by
 
 pytestmark = pytest.mark.processes
@@ -74,14 +89,23 @@ def interrupted(starter, case, *, standing, after=9):
     raise AssertionError("every run was over before it could be saved")
 
 
+def saved_both_ways(pairs):
+    """While everything stands still, and in full flight. On Ray, where a run takes seconds: one of the two, in turn."""
+    return [
+        pytest.param(*p.values, standing, marks=p.marks, id=f"{p.id}-{'standing' if standing else 'in flight'}")
+        for k, p in enumerate(pairs)
+        for standing in (True, False)
+        if p.values[0] != "on ray" or standing == (k % 2 == 0)
+    ]
+
+
 def resumed(starter, case, text, tensors):
     engine = build(starter, case.make(), **setting(case))
     engine.restore(json.loads(text), tensors)
     return engine
 
 
-@pytest.mark.parametrize("standing", [True, False], ids=["standing", "in flight"])
-@pytest.mark.parametrize(("place", "case"), on(PLACES, ONE_OF_EACH), ids=str)
+@pytest.mark.parametrize(("place", "case", "standing"), saved_both_ways(on(PLACES, ONE_OF_EACH)))
 def test_every_solver_goes_on_from_a_checkpoint(starter, case, standing):
     text, tensors, rows, journal = interrupted(starter, case, standing=standing)
     engine = resumed(starter, case, text, tensors)
@@ -96,8 +120,7 @@ def test_every_solver_goes_on_from_a_checkpoint(starter, case, standing):
         assert torch.equal(engine.x, replayed(engine, case, [*journal, *engine.journal]))
 
 
-@pytest.mark.parametrize("standing", [True, False], ids=["standing", "in flight"])
-@pytest.mark.parametrize(("place", "case"), on(PLACES, ORDERLY), ids=str)
+@pytest.mark.parametrize(("place", "case", "standing"), saved_both_ways(on(PLACES, ORDERLY)))
 def test_where_order_does_not_matter_an_interrupted_run_has_the_bits_of_one_that_was_not(starter, case, standing):
     """Replicas, local steps, springs: the workers' own parameters and moments are in the checkpoint."""
     text, tensors, *_ = interrupted(starter, case, standing=standing)
@@ -111,8 +134,7 @@ ONE = World(1, Bowl.layout, (0,))
 ALONE = [c for c in (replace(c, workers=1) for c in ONE_OF_EACH) if c.make().why_not(ONE) is None]
 
 
-@pytest.mark.parametrize("standing", [True, False], ids=["standing", "in flight"])
-@pytest.mark.parametrize(("place", "case"), on(PLACES, ALONE), ids=str)
+@pytest.mark.parametrize(("place", "case", "standing"), saved_both_ways(on(PLACES, ALONE)))
 def test_a_lone_worker_that_was_interrupted_has_the_simulator_s_bits(starter, case, standing):
     """Every solver: with one worker there is one order, also on a shared vector and among peers."""
     text, tensors, *_ = interrupted(starter, case, standing=standing, after=2)
@@ -192,6 +214,32 @@ def test_a_schedule_and_statistics_survive_a_lost_server(starter):
     replay = Replay(task, rule(), Feed(task.size, batch=8, workers=3, seed=3), engine.world, seed=3)
     replay.follow(Entry(*entry) for entry in engine.journal)
     assert torch.equal(engine.x, replay.parameters)
+
+
+class Clocked(ASGD):
+    """Workers scale what they push by the work clock, and compute while it is under way."""
+
+    needs_answer = None
+
+    def __init__(self):
+        super().__init__(optimizer_factory("sgd", lr=0.05))
+        self.overlap, self.schedule = True, Half(100)
+
+    def pushed(self, w, g):
+        return g.carrying(g.value / (1 + g.work / 50))
+
+
+@pytest.mark.parametrize("faults", [KILLS, (Fault("kill", 9, worker=1),)], ids=["servers", "worker"])
+@pytest.mark.parametrize("place", PLACES)
+def test_what_workers_knew_of_the_work_clock_survives_though_their_messages_were_under_way(starter, faults):
+    """The journal tells the clock of every gradient, also of one that was computed while another one travelled."""
+    case = OVERLAPPING[0]
+    engine = run(starter, Clocked(), **setting(case, faults=faults), updates=inf)
+    assert engine.ended == "idle"
+    replay = Replay(Bowl(), Clocked(), Feed(None, batch=1, workers=case.workers, seed=7), engine.world, seed=7)
+    replay.follow(Entry(*entry) for entry in engine.journal)
+    assert torch.equal(engine.x, replay.parameters)
+    check_books(case, rows_of(engine), drawn_by(engine))
 
 
 class Half:

@@ -134,7 +134,7 @@ def killed_for_good(tmp_path, engine, case, at, after):
     own.mkdir(exist_ok=True)
     name, _, value = mark.partition("=")
     env = {**os.environ, "PYTHONPATH": str(HERE), "TMPDIR": str(own), name: value}
-    words = [str(tmp_path / "run"), engine, case.solver, at.kind, str(at.time), str(int(after))]
+    words = [str(tmp_path / "run"), engine, str(case), at.kind, str(at.time), str(int(after))]
     driver = [sys.executable, str(HERE / "storm_runs.py"), *words]
     done = subprocess.run(driver, env=env, capture_output=True, text=True, timeout=LIMIT, check=False)
     assert done.returncode in (0, -signal.SIGKILL), done.stderr

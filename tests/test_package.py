@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tarfile
 import tomllib
 import venv
@@ -94,8 +93,10 @@ def test_the_wheel_works_in_a_clean_environment_in_another_folder(built, tmp_pat
     site = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", folder=tmp_path).strip())
     # What offbeat needs comes from here, as links to what is installed: no download, and no offbeat but the wheel's.
     ours = {"offbeat", "__pycache__", "site-packages"}
-    for entry in Path(sysconfig.get_path("purelib")).iterdir():
-        if entry.name not in ours and not entry.name.startswith(("offbeat", "__editable__")) and entry.suffix != ".pth":
+    installed = [Path(place) for place in sys.path if Path(place).name == "site-packages"]
+    for entry in (entry for place in installed for entry in place.iterdir()):
+        foreign = entry.name not in ours and not entry.name.startswith(("offbeat", "__editable__"))
+        if foreign and entry.suffix != ".pth" and not (site / entry.name).exists():
             (site / entry.name).symlink_to(entry)
     run(sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", wheel, folder=tmp_path)
     command, work = tmp_path / "env" / "bin" / "offbeat", tmp_path / "elsewhere"

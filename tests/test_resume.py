@@ -32,8 +32,11 @@ from offbeat.lab.runs.folder import Folder
 from offbeat.lab.runs.result import Run
 from offbeat.lab.watch import Watch
 from offbeat.optim.steppers import optimizer_factory
+from offbeat.solvers.ad_psgd import ADPSGD
+from offbeat.solvers.allreduce import AllReduceSGD
 from offbeat.solvers.asgd import ASGD
 from offbeat.solvers.constant_delay import ConstantDelay
+from offbeat.solvers.hogwild import Hogwild
 from offbeat.solvers.parameter_server import ParameterServer
 from offbeat.solvers.sync import Sync
 from offbeat.tasks.idle import Idle
@@ -84,6 +87,9 @@ PARTS: dict[str, Any] = {
     "equal shares": {**LINKED, "server": FAIR, "service": "exponential(1ms)"},
     "shards": {**BUSY, "server": {"bandwidth": "10kB/s", "shards": 4}},
     "cores": {"compute": "lognormal(10ms,6ms)", "cores": 2, "delay": "exponential(5ms)@0"},
+    "one machine": {**BUSY, "cores": 2, "cores_for": "everything", "bandwidth": "unlimited"},
+    "in turns": {**LINKED, "service": "1ms", "cores": 2, "cores_for": "everything", "slice": "exponential(3ms)"},
+    "slow turns": {**BUSY, "cores": 2, "slice": "4ms", "slow": "3x for exp(20ms) every exp(50ms)"},
     "slow": {
         "compute": "normal(10ms,3ms)",
         "slow": ["3x for exp(20ms) every exp(50ms)", "2x for 5ms every 9ms together"],
@@ -105,6 +111,14 @@ PARTS: dict[str, Any] = {
 }
 CASES |= {f"asgd, {part}": (NOISY, lambda: ASGD(MOMENTUM), cluster(4, **values)) for part, values in PARTS.items()}
 CASES |= {f"sync, {part}": (NOISY, lambda: Sync(SGD), cluster(4, **values)) for part, values in PARTS.items()}
+TURNS: dict[str, Any] = {**PARTS["in turns"], "memory": "2ms"}
+CASES |= {
+    "all-reduce, in turns": (NOISY, lambda: AllReduceSGD(SGD), cluster(4, **TURNS)),
+    "hogwild, in turns": (NOISY, lambda: Hogwild(SGD), cluster(4, **TURNS)),
+    "gossip, in turns": (NOISY, lambda: ADPSGD(SGD), cluster(4, **TURNS)),
+    "asgd, lost in turns": (NOISY, lambda: ASGD(SGD), cluster(5, **TURNS, events=EVENTS)),
+    "sync, lost in turns": (NOISY, lambda: Sync(SGD), cluster(5, **TURNS, events=EVENTS)),
+}
 EVENTS_OF_A_CASE = 90
 
 

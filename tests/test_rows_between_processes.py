@@ -21,8 +21,8 @@ from real import run, simulated
 from touching import ROWS_A_BATCH, WIDTH, ManyRows, read
 
 
-def solver(name):
-    return solvers.build(name, optimizer_factory("sgd", lr=0.1), {})
+def solver(name, **options):
+    return solvers.build(name, optimizer_factory("sgd", lr=0.1), options)
 
 
 def setting(workers):
@@ -53,6 +53,18 @@ def test_where_order_does_not_matter_the_bits_are_the_simulator_s(launcher, name
     assert engine.updates == sim.updates
     assert (engine.bytes < sim.bytes) == (name == "sync"), "whose simulated server sends whole vectors back"
     assert torch.equal(engine.x, sim.point.x)
+
+
+def test_rows_of_gradients_that_were_computed_while_a_message_was_under_way(launcher):
+    """With one worker there is one order. A gradient is of the table before the last answer, which both ends have."""
+    task = ManyRows(50)
+    engine = run(
+        launcher, solver("asgd", overlap=True), task=task, updates=inf, options=Options(quota=12), **setting(1)
+    )
+    sim = simulated(solver("asgd", overlap=True), task=task, updates=inf, samples_per_worker=12, **setting(1))
+    assert engine.updates == sim.updates == 12
+    assert torch.equal(engine.x, sim.point.x)
+    assert engine.bytes < sim.bytes, "only rows travel"
 
 
 @pytest.fixture

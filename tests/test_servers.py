@@ -597,7 +597,7 @@ def test_wrong_hyper_parameters_are_refused_by_name():
     for name, options, words in [
         ("fedbuff", {"K": 0}, "solver.K must be a whole number from 1, got 0"),
         ("downpour", {"push": "both"}, "unknown solver.push 'both'; known: delta, gradient"),
-        ("downpour", {"fetch": 1}, "known: clip, clip_at, introduce, local_lr, n_fetch, n_push, push"),
+        ("downpour", {"fetch": 1}, "known: clip, clip_at, introduce, local_lr, n_fetch, n_push, overlap, push"),
         ("ringmaster", {"stops": "yes"}, "solver.stops must be true or false, got 'yes'"),
         ("async-diloco", {"momentum": 1.0}, "solver.momentum must be a finite number from 0 and below 1, got 1.0"),
     ]:

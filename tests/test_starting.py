@@ -95,6 +95,34 @@ def test_what_there_is_too_little_of_on_the_way_is_one_line(monkeypatch, capsys,
     assert told.count("\n") == 1
 
 
+THREADS = """
+import sys, threading
+from offbeat import cli
+
+def fails(error):
+    raise error
+
+def command():
+    for error in (RuntimeError("can't start new thread"), ValueError("a defect")):
+        thread = threading.Thread(target=fails, args=(error,), name="drawing")
+        thread.start()
+        thread.join()
+
+cli.app.command("play")(command)
+sys.argv = ["offbeat", "play"]
+cli.main()
+"""
+
+
+def test_a_thread_that_dies_for_want_of_something_says_one_line_and_of_a_defect_everything():
+    done = subprocess.run([sys.executable, "-c", THREADS], capture_output=True, text=True, check=False)
+    first, rest = done.stderr.split("\n", 1)
+    assert done.returncode == 0
+    assert first.startswith("offbeat: the thread drawing has ended: no more threads or processes can be started")
+    assert rest.startswith("Exception in thread drawing:")
+    assert rest.endswith("ValueError: a defect\n")
+
+
 def test_a_process_for_runs_that_gets_no_thread_says_so_and_is_no_traceback(monkeypatch):
     def start(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")

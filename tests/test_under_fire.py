@@ -21,7 +21,7 @@ from offbeat.core.feed import Feed
 from offbeat.engines.cluster import Cluster
 from offbeat.engines.local import Fault, Launcher, Local, Options, arena
 from offbeat.engines.local import processes as local_processes
-from offbeat.engines.ray import ray_processes
+from offbeat.engines.ray import whereabouts
 from offbeat.engines.ray.last_words import how_it_ended
 from offbeat.engines.ray.ray_processes import RayProcesses
 from offbeat.engines.real import machine
@@ -109,7 +109,8 @@ def test_how_a_process_of_rays_ended_is_read_from_what_it_left():
 def test_while_a_machine_is_asked_whether_it_is_there_nobody_waits(monkeypatch):
     """It may take seconds to answer, and the server is told of others meanwhile."""
     processes = object.__new__(RayProcesses)
-    processes._lock, processes._gave_up, processes.nodes = threading.RLock(), set(), {0: "10.0.0.1"}
+    processes._lock, processes._gave_up, processes._where = threading.RLock(), set(), whereabouts.Whereabouts()
+    processes._where.nodes[0] = "10.0.0.1"
     processes._exits, processes._line, processes._crew = {}, None, types.SimpleNamespace(forget=lambda *_: None)
     processes._doing = {"r": types.SimpleNamespace(rank=0, life=1, how="begins", host=None)}
     free = []
@@ -131,7 +132,7 @@ def test_while_a_machine_is_asked_whether_it_is_there_nobody_waits(monkeypatch):
         raise ray.exceptions.ActorDiedError
 
     monkeypatch.setattr(ray, "get", get)
-    monkeypatch.setattr(ray_processes, "is_there", gone)
+    monkeypatch.setattr(whereabouts, "is_there", gone)
     processes._ended("r")
     assert free == [True]
     assert processes.exit_of("worker", 0) == "its machine 10.0.0.1 was lost"

@@ -1,7 +1,7 @@
 """`make stress`: every test of real processes under stress, many times, beside processes that keep the machine busy.
 
-A pass ends at its first failure, or with `--all` at its end, with the command that shows it again; the storm ends with
-that pass. Everything after `--` goes to pytest.
+What pytest says is passed on as it comes. A pass ends at its first failure, or with `--all` at its end, with the
+command that shows it again; the storm ends with that pass. Everything after `--` goes to pytest.
 """
 
 import argparse
@@ -33,6 +33,21 @@ def busy(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
             loop.wait()
 
 
+def passed_on(command: list[str]) -> tuple[int, list[str]]:
+    """Runs it, and passes on what it says as it comes; its exit code, and its lines."""
+    lines = []
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        try:
+            for line in running.stdout:
+                print(line, end="", flush=True)
+                lines.append(line.rstrip())
+        except BaseException:
+            running.terminate()
+            raise
+    return running.returncode, lines
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=20, help="how often")
@@ -49,20 +64,13 @@ def main() -> int:
             wanted = ["-m", "processes", "--stress", str(seed), "-n", str(options.at_once), "--dist", "loadgroup"]
             wanted += ["--timeout", "600", *([] if options.all else ["-x"]), *rest]
             command = [sys.executable, "-m", "pytest", *wanted]
-            pytest = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-            try:
-                out, _ = pytest.communicate()
-            except BaseException:
-                pytest.terminate()
-                pytest.wait()
-                raise
-            if pytest.returncode != 0:
-                print(out)
+            status, lines = passed_on(command)
+            if status != 0:
                 again = shlex.join(["pytest", *wanted])
                 print(f"stress: seed {seed} failed (pass {k} of {options.seeds}); again: {again}")
                 return 1
-            passed = re.findall(r"^.*\b\d+ passed.*$", out, flags=re.MULTILINE)
-            print(f"stress: pass {k} of {options.seeds}, seed {seed}: {passed[-1] if passed else 'passed'}", flush=True)
+            passed = next((line for line in reversed(lines) if re.search(r"\b\d+ passed", line)), "passed")
+            print(f"stress: pass {k} of {options.seeds}, seed {seed}: {passed}", flush=True)
     took = time.monotonic() - begun
     print(f"stress: passes without a failure: {options.seeds}, beside {options.busy} busy loops, in {took:.0f} s")
     return 0
